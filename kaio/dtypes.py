@@ -1,0 +1,136 @@
+"""The element types: one table, each with its NumPy and PTX spelling.
+
+A dtype is a class, so that it can annotate (`x: In[f32]`), cast inside a kernel (`f32(i)`) and, called outside
+a kernel, give the NumPy scalar. To a type checker integers are `int`, floats `float` and `bool_` is `bool`.
+
+>>> import kaio
+>>> kaio.f32, kaio.f32.itemsize, kaio.f32(1)
+(f32, 4, np.float32(1.0))
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kaio.errors import KaioError
+
+__all__ = ["DTYPES", "DType", "bool_", "dtype_of", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"]
+
+
+class DType(type):
+    """An element type. `kind` is one of ``b i u f``; `bits` is the width of a value in memory."""
+
+    kind: str
+    bits: int
+    numpy: np.dtype[Any]
+    ptx: str
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], space: dict[str, Any], *, kind: str, bits: int, numpy: str, ptx: str
+    ) -> DType:
+        cls = super().__new__(mcs, name, bases, space)
+        cls.kind, cls.bits, cls.numpy, cls.ptx = kind, bits, np.dtype(numpy), ptx
+        return cls
+
+    def __init__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any], **table: Any) -> None:
+        super().__init__(name, bases, space)
+
+    def __call__(cls, *args: Any) -> Any:
+        """The NumPy scalar of this type."""
+        return cls.numpy.type(*args)
+
+    @property
+    def name(cls) -> str:
+        """The name as it is written in kaio: ``f32``, ``bool`` for `bool_`."""
+        return cls.__name__.rstrip("_")
+
+    @property
+    def itemsize(cls) -> int:
+        """Bytes of one element."""
+        return cls.numpy.itemsize
+
+    @property
+    def is_int(cls) -> bool:
+        """True for the signed and unsigned integers, not for bool."""
+        return cls.kind in "iu"
+
+    @property
+    def is_float(cls) -> bool:
+        """True for the floating-point types."""
+        return cls.kind == "f"
+
+    @property
+    def range(cls) -> tuple[int, int]:
+        """Smallest and largest value of an integer type or bool."""
+        if cls.kind == "i":
+            return -(1 << cls.bits - 1), (1 << cls.bits - 1) - 1
+        return 0, 1 if cls.kind == "b" else (1 << cls.bits) - 1
+
+    def __repr__(cls) -> str:
+        return cls.__name__
+
+    def __reduce__(cls) -> str:
+        return cls.__name__
+
+
+class i8(int, metaclass=DType, kind="i", bits=8, numpy="int8", ptx="s8"): ...
+
+
+class i16(int, metaclass=DType, kind="i", bits=16, numpy="int16", ptx="s16"): ...
+
+
+class i32(int, metaclass=DType, kind="i", bits=32, numpy="int32", ptx="s32"): ...
+
+
+class i64(int, metaclass=DType, kind="i", bits=64, numpy="int64", ptx="s64"): ...
+
+
+class u8(int, metaclass=DType, kind="u", bits=8, numpy="uint8", ptx="u8"): ...
+
+
+class u16(int, metaclass=DType, kind="u", bits=16, numpy="uint16", ptx="u16"): ...
+
+
+class u32(int, metaclass=DType, kind="u", bits=32, numpy="uint32", ptx="u32"): ...
+
+
+class u64(int, metaclass=DType, kind="u", bits=64, numpy="uint64", ptx="u64"): ...
+
+
+class f32(float, metaclass=DType, kind="f", bits=32, numpy="float32", ptx="f32"): ...
+
+
+class f64(float, metaclass=DType, kind="f", bits=64, numpy="float64", ptx="f64"): ...
+
+
+if TYPE_CHECKING:
+    bool_ = bool
+else:
+
+    class bool_(int, metaclass=DType, kind="b", bits=8, numpy="bool", ptx="pred"): ...
+
+
+DTYPES: tuple[DType, ...] = (bool_, i8, i16, i32, i64, u8, u16, u32, u64, f32, f64)  # type: ignore[assignment]
+_BY_NUMPY = {dtype.numpy: dtype for dtype in DTYPES}
+
+
+def dtype_of(what: Any) -> DType:
+    """The kaio dtype of a dtype, a NumPy dtype, or anything `numpy.dtype` takes.
+
+    >>> import numpy as np
+    >>> dtype_of(np.float32), dtype_of("int64")
+    (f32, i64)
+    """
+    if isinstance(what, DType):
+        return what
+    try:
+        numpy = np.dtype(what)
+    except TypeError as problem:
+        raise KaioError(f"`{what!r}` is not a dtype", help="use one of kaio's, for example `kaio.f32`") from problem
+    found = _BY_NUMPY.get(numpy.newbyteorder("=")) if numpy.isnative else None
+    if found is None:
+        names = ", ".join(map(repr, DTYPES))
+        raise KaioError(f"kaio has no element type for NumPy's `{numpy}`", help=f"convert it to one of {names}")
+    return found
