@@ -1,0 +1,9 @@
+"""kaio: typed GPU kernels in Python, compiled to PTX and run natively on the CPU."""
+
+from kaio.dsl.types import D0, D1, D2, D3, D4, Const, In, InOut, Out
+from kaio.dtypes import DType, bool_, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+
+__all__ = [
+    "D0", "D1", "D2", "D3", "D4", "Const", "DType", "In", "InOut", "Out",
+    "bool_", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
+]  # fmt: skip

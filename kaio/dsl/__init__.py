@@ -1,0 +1,1 @@
+"""What a kernel may say, and (in `compiler`) how it is translated."""

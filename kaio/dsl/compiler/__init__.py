@@ -1,0 +1,1 @@
+"""How a kernel is translated: `pipeline`, then one file per stage."""
