@@ -1,0 +1,540 @@
+"""Typed IR to LLVM, for every target: one walk, and a `Target` that spells what differs.
+
+Names are direct SSA values and phis are LLVM phis; tuples are Python tuples of values. Device functions are lowered in
+place, into the caller's function, so a barrier anywhere is a suspension of the one coroutine and a fault anywhere a branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from llvmlite import ir as llvm
+
+from kaio.dsl.compiler import arithmetic, ir
+from kaio.dsl.intrinsic import Intrinsic, Namespace
+from kaio.dsl.values import (
+    ArrayType,
+    BufferType,
+    IteratorType,
+    ObjectType,
+    RangeType,
+    TupleType,
+    Type,
+    Weak,
+)
+from kaio.dtypes import DType, bool_, i32
+from kaio.errors import InternalError, Place
+
+__all__ = ["ArrayValue", "BufferValue", "Emitter", "Target"]
+
+Axis = Literal["x", "y", "z"]
+
+
+class Target(Protocol):
+    """What a machine must know to receive a typed function."""
+
+    name: Literal["cuda", "host"]
+    contract: bool
+
+    def special_register(self, e: Emitter, register: str, axis: Axis) -> llvm.Value:
+        """`tid`, `ntid`, `ctaid` or `nctaid` of one axis, as i32."""
+
+    def check_index(self, e: Emitter, index: llvm.Value, size: llvm.Value, axis: int, array: str) -> None:
+        """Leave with a fault unless 0 <= index < size (both i32 or both i64); nothing where unchecked."""
+
+    def check(self, e: Emitter, holds: llvm.Value, text: str) -> None:
+        """Leave with a fault unless `holds`; nothing where unchecked."""
+
+    def fail(self, e: Emitter, text: str) -> None:
+        """End the current block: an assertion did not hold. Only reached where `checks_asserts`."""
+
+    @property
+    def checks_asserts(self) -> bool:
+        """Whether assertions are compiled at all."""
+
+    def shared(self, e: Emitter, element: llvm.Type, count: int, name: str) -> llvm.Value:
+        """A pointer to `count` elements that the threads of a block share."""
+
+    def local(self, e: Emitter, element: llvm.Type, count: int, name: str) -> llvm.Value:
+        """A pointer to `count` elements of this thread's own."""
+
+    def load(self, e: Emitter, pointer: llvm.Value, read_only: bool) -> llvm.Value:
+        """Load one element from memory."""
+
+    def decide(self, e: Emitter, condition: llvm.Value) -> bool | None:
+        """A branch that is known to go one way in this version of the code; None where it is not."""
+
+    def note_range(self, e: Emitter, value: llvm.Value, start: llvm.Value, stop: llvm.Value, step: llvm.Value) -> None:
+        """`value` is what a `for` loop over range(start, stop, step) is at."""
+
+    def leave(self, e: Emitter) -> None:
+        """End the current block: the kernel returns here."""
+
+
+@dataclass(frozen=True)
+class BufferValue:
+    """A buffer argument: the address of its first element, and its sizes as values of the index type."""
+
+    pointer: llvm.Value
+    sizes: tuple[llvm.Value, ...]
+
+
+@dataclass(frozen=True)
+class ArrayValue:
+    """A shared or local array."""
+
+    pointer: llvm.Value
+
+
+@dataclass(frozen=True)
+class RangeValue:
+    start: llvm.Value
+    stop: llvm.Value
+    step: llvm.Value
+
+
+@dataclass(frozen=True)
+class StepResult:
+    value: llvm.Value
+    more: llvm.Value
+
+
+@dataclass
+class _Frame:
+    """One function that is being walked: the kernel, or a device function in place."""
+
+    typed: ir.Typed
+    arguments: dict[str, Any]
+    on_return: Callable[[Any], None]
+    values: dict[str, Any] = field(default_factory=dict)
+    products: dict[str, tuple[llvm.Value, llvm.Value]] = field(default_factory=dict)
+    starts: dict[int, llvm.Block] = field(default_factory=dict)
+    ends: dict[int, llvm.Block] = field(default_factory=dict)
+    edges: set[tuple[int, int]] = field(default_factory=set)
+    loops: list[tuple[int, list[tuple[llvm.PhiInstr, llvm.Value, llvm.Value]]]] = field(default_factory=list)
+    phis: list[tuple[ir.Assign, list[llvm.PhiInstr]]] = field(default_factory=list)
+
+
+class Emitter:
+    """Fills the function that `b` (an llvmlite IRBuilder) stands in.
+
+    Rules of intrinsics get it as their first argument: `e.b` builds, `e.llvm` and `e.const` spell types and numbers,
+    `e.convert` converts, `e.use` calls a primitive, `e.target` is the machine, `e.place` where in the source we are.
+    """
+
+    def __init__(self, b: llvm.IRBuilder, target: Target) -> None:
+        self.b, self.target = b, target
+        self.place = Place("", 0)
+        self.trace: tuple[Place, ...] = ()
+        self.frames: list[_Frame] = []
+        self.assigning = ""  # the user's name for what the current statement makes or reads
+
+    # ------------------------------------------------------------------ what rules are built of
+    def llvm(self, type_: Type) -> llvm.Type:
+        """The LLVM type of a scalar in a register."""
+        return arithmetic.llvm_type(type_)
+
+    def const(self, dtype: DType, value: int | float | bool) -> llvm.Constant:
+        """A number of that type."""
+        return arithmetic.constant(dtype, value)
+
+    def convert(self, value: Any, source: Type, target: Type) -> Any:
+        """A value of one type as another; the meaning is the same whether a cast asks for it or a rule."""
+        if source == target:
+            return value
+        if isinstance(source, TupleType) and isinstance(target, TupleType):
+            return tuple(self.convert(v, s, t) for v, s, t in zip(value, source.items, target.items, strict=True))
+        if isinstance(target, Weak):
+            return arithmetic.literal_index(value, source, target)
+        return arithmetic.convert(self, value, source, target)
+
+    def use(self, primitive: Intrinsic, *args: Any) -> Any:
+        """Call a primitive's rule for this target."""
+        return primitive.rule(self.target.name)(self, *args)
+
+    def call(self, name: str, result: llvm.Type, args: list[llvm.Value]) -> llvm.Value:
+        """Call an LLVM intrinsic or an external function by name."""
+        module = self.b.module
+        function = module.globals.get(name)
+        if function is None:
+            function = llvm.Function(module, llvm.FunctionType(result, [a.type for a in args]), name)
+        return self.b.call(function, args)
+
+    def block(self, name: str) -> llvm.Block:
+        """A new basic block at the end of the function."""
+        return self.b.function.append_basic_block(name)
+
+    # ------------------------------------------------------------------ functions
+    def function(self, typed: ir.Typed, arguments: tuple[Any, ...], on_return: Callable[[Any], None]) -> None:
+        """Walk a typed function from where the builder stands; `on_return(value)` ends a block that returns."""
+        frame = _Frame(typed, dict(zip(typed.function.params, arguments, strict=True)), on_return)
+        self.frames.append(frame)
+        blocks = typed.function.blocks
+        for block in blocks:
+            frame.starts[block.label] = self.block(f"{typed.function.name}.{block.label}")
+        self.b.branch(frame.starts[blocks[0].label])
+        reached = {blocks[0].label}
+        for block in blocks:
+            if block.label in reached:
+                self._block(frame, block)
+                reached |= {to for at, to in frame.edges if at == block.label}
+        for block in blocks:
+            if block.label not in reached:
+                self.b.function.blocks.remove(frame.starts[block.label])
+        self._finish_phis(frame)
+        self.frames.pop()
+
+    def inline(self, typed: ir.Typed, arguments: tuple[Any, ...]) -> Any:
+        """A device function, lowered in place; gives what it returns."""
+        join = self.block(f"{typed.function.name}.joined")
+        returned: list[tuple[Any, llvm.Block]] = []
+
+        def on_return(value: Any) -> None:
+            returned.append((value, self.b.block))
+            self.b.branch(join)
+
+        with self._called():
+            self.function(typed, arguments, on_return)
+        self.b.position_at_end(join)
+        if not returned:
+            self.b.unreachable()
+            self.b.position_at_end(self.block("never"))
+            return self._undefined(typed.result)
+        return self._join(typed.result, returned)
+
+    @contextmanager
+    def _called(self) -> Iterator[None]:
+        place, trace, name = self.place, self.trace, self.assigning
+        self.trace = (place, *trace)
+        yield
+        self.place, self.trace, self.assigning = place, trace, name
+
+    def _join(self, type_: Type, returned: list[tuple[Any, llvm.Block]]) -> Any:
+        if isinstance(type_, TupleType):
+            return tuple(
+                self._join(item, [(value[k], block) for value, block in returned]) for k, item in enumerate(type_.items)
+            )
+        if _has_no_value(type_):
+            return None
+        phi = self.b.phi(self.llvm(type_))
+        for value, block in returned:
+            phi.add_incoming(value, block)
+        return phi
+
+    def _undefined(self, type_: Type) -> Any:
+        if isinstance(type_, TupleType):
+            return tuple(map(self._undefined, type_.items))
+        return None if _has_no_value(type_) else llvm.Constant(self.llvm(type_), llvm.Undefined)
+
+    # ------------------------------------------------------------------ blocks
+    def _block(self, frame: _Frame, block: ir.Block) -> None:
+        self.b.position_at_end(frame.starts[block.label])
+        for statement in block.body:
+            self.place = statement.place
+            if isinstance(statement, ir.SetItem):
+                self._set_item(frame, statement)
+            else:
+                self._assign(frame, block, statement)
+        self.place = block.terminator.place
+        self._terminator(frame, block)
+
+    def _terminator(self, frame: _Frame, block: ir.Block) -> None:
+        terminator = block.terminator
+        frame.ends[block.label] = self.b.block
+        match terminator:
+            case ir.Jump(target=label):
+                self._go(frame, block.label, label)
+            case ir.Branch(condition=name, true=true, false=false):
+                self._branch(frame, block.label, name, true, false)
+            case ir.Return(value=name):
+                source = frame.typed.types[name]
+                value = self.convert(frame.values.get(name), source, frame.typed.result)
+                frame.ends[block.label] = self.b.block
+                frame.on_return(value)
+            case ir.Fail(text=text):
+                self.target.fail(self, text)
+
+    def _go(self, frame: _Frame, at: int, label: int) -> None:
+        frame.edges.add((at, label))
+        self.b.branch(frame.starts[label])
+
+    def _branch(self, frame: _Frame, at: int, name: str, true: int, false: int) -> None:
+        if not self.target.checks_asserts:
+            for label, other in ((true, false), (false, true)):
+                if isinstance(frame.typed.function.blocks[self._position(frame, label)].terminator, ir.Fail):
+                    return self._go(frame, at, other)
+        condition = self.truth(frame.values.get(name), frame.typed.types[name])
+        frame.ends[at] = self.b.block
+        if true == false:
+            return self._go(frame, at, true)
+        decided = self.target.decide(self, condition)
+        if decided is not None:
+            return self._go(frame, at, true if decided else false)
+        frame.edges |= {(at, true), (at, false)}
+        self.b.cbranch(condition, frame.starts[true], frame.starts[false])
+        return None
+
+    @staticmethod
+    def _position(frame: _Frame, label: int) -> int:
+        return next(k for k, block in enumerate(frame.typed.function.blocks) if block.label == label)
+
+    def truth(self, value: Any, type_: Type) -> llvm.Value:
+        """A value as an i1."""
+        return self.convert(value, type_, bool_)  # type: ignore[arg-type]
+
+    def _finish_phis(self, frame: _Frame) -> None:
+        for assign, phis in frame.phis:
+            assert isinstance(assign.op, ir.Phi)
+            label = next(b.label for b in frame.typed.function.blocks if assign in b.body)
+            target = frame.typed.types[assign.target]
+            for position, (at, name) in enumerate(assign.op.incoming):
+                if (at, label) not in frame.edges:
+                    continue
+                end = frame.ends[at]
+                self.b.position_before(end.terminator)
+                value = self._incoming(frame, name, target, assign.op, position)
+                for phi, leaf in zip(phis, _leaves(value, target), strict=True):
+                    phi.add_incoming(leaf, end)
+        for label, phis in frame.loops:
+            order = [b.label for b in frame.typed.function.blocks]
+            for at, to in sorted(frame.edges):
+                if to == label:
+                    entering = order.index(at) < order.index(label)
+                    for phi, first, later in phis:
+                        phi.add_incoming(first if entering else later, frame.ends[at])
+
+    def _incoming(self, frame: _Frame, name: str, target: Type, phi: ir.Phi, position: int) -> Any:
+        source = frame.typed.types[name]
+        value = frame.values.get(name)
+        if isinstance(target, Weak) and isinstance(source, Weak) and len(target.values) > 1 and source != target:
+            before = sum(len(frame.typed.types[n].values) for _, n in phi.incoming[:position])  # type: ignore[union-attr]
+            if len(source.values) == 1:
+                return self.const(i32, before)  # type: ignore[arg-type]
+            return self.b.add(value, self.const(i32, before))  # type: ignore[arg-type]
+        return self.convert(value, source, target)
+
+    # ------------------------------------------------------------------ statements
+    def _assign(self, frame: _Frame, block: ir.Block, assign: ir.Assign) -> None:
+        type_ = frame.typed.types[assign.target]
+        self.assigning = ir.user_name(assign.target)
+        if isinstance(assign.op, ir.Phi):
+            phis = [self.b.phi(leaf) for leaf in _leaf_types(self, type_)]
+            frame.phis.append((assign, phis))
+            frame.values[assign.target] = _rebuild(iter(phis), type_)
+        elif isinstance(assign.op, ir.Step):
+            frame.values[assign.target] = self._step(frame, block.label, assign.op.iterator)
+        else:
+            frame.values[assign.target] = self._op(frame, assign, type_)
+
+    def _op(self, frame: _Frame, assign: ir.Assign, type_: Type) -> Any:
+        values, types = frame.values, frame.typed.types
+        match assign.op:
+            case ir.Argument(name=name):
+                return frame.arguments[name]
+            case ir.Constant(value=value):
+                return self.const(type_, value) if isinstance(type_, DType) else None
+            case ir.Copy(source=name):
+                if ir.is_temporary(assign.target) and name in frame.products:
+                    frame.products[assign.target] = frame.products[name]
+                return values.get(name)
+            case ir.Unary(op=op, operand=name):
+                return self._unary(op, values.get(name), types[name], type_)
+            case ir.Binary():
+                return self._binary(frame, assign.target, assign.op, type_)
+            case ir.Call():
+                return self._call(frame, assign.target, assign.op)
+            case ir.Attribute(value=name, name=attribute):
+                return self._attribute(values.get(name), types[name], attribute, type_)
+            case ir.GetItem(value=name, index=index):
+                return self._get_item(frame, name, index)
+            case ir.Tuple(items=items):
+                return tuple(values.get(item) for item in items)
+            case ir.Unpack(value=name):
+                return values.get(name)
+            case ir.Iterate(value=name):
+                return values[name]
+            case ir.StepValue(step=name):
+                return values[name].value
+            case ir.StepFlag(step=name):
+                return values[name].more
+        raise InternalError(f"the emitter does not know `{assign.op}`")
+
+    def _unary(self, op: str, value: Any, source: Type, result: Type) -> Any:
+        if isinstance(result, Weak):
+            return value
+        if op == "not":
+            return self.b.not_(self.truth(value, source))
+        return arithmetic.unary(self, op, self.convert(value, source, result), result)
+
+    def _binary(self, frame: _Frame, target: str, op: ir.Binary, result: Type) -> Any:
+        call = frame.typed.calls[target]
+        types, values = frame.typed.types, frame.values
+        if isinstance(result, Weak):  # one of the two has several values; its position is the result's
+            left = types[op.left]
+            return values.get(op.left) if isinstance(left, Weak) and len(left.values) > 1 else values.get(op.right)
+        l, r = (
+            self.convert(values.get(name), types[name], to)
+            for name, to in zip((op.left, op.right), call.operands, strict=True)
+        )
+        l_type, r_type = call.operands
+        if isinstance(l_type, Weak) and isinstance(r_type, Weak):
+            return arithmetic.compare_literals(self, op.op, (l, l_type), (r, r_type))
+        if self.target.contract and op.op in "+-" and isinstance(result, DType) and result.is_float:
+            fused = self._fused(frame, op, l, r, result)
+            if fused is not None:
+                return fused
+        if op.op == "*" and isinstance(result, DType) and result.is_float and ir.is_temporary(target):
+            frame.products[target] = l, r
+        return arithmetic.binary(self, op.op, (l, l_type), (r, r_type), result)
+
+    def _fused(self, frame: _Frame, op: ir.Binary, l: Any, r: Any, result: DType) -> Any:
+        """A product fuses inside the expression that adds or subtracts it; the left one where both sides are products."""
+        types = frame.typed.types
+        if op.left in frame.products and types[op.left] is result:
+            x, y = frame.products[op.left]
+            return arithmetic.fma(self, x, y, r if op.op == "+" else self.b.fneg(r))
+        if op.right in frame.products and types[op.right] is result:
+            x, y = frame.products[op.right]
+            return arithmetic.fma(self, x if op.op == "+" else self.b.fneg(x), y, l)
+        return None
+
+    def _call(self, frame: _Frame, target: str, op: ir.Call) -> Any:
+        call = frame.typed.calls[target]
+        names = [*op.args, *(name for _, name in op.kwargs)]
+        order = call.static[0] if isinstance(call.callee, ir.Typed) else None
+        if order is not None:  # a device function: arguments by parameter, defaults filled in
+            given = {key: (frame.values.get(name), frame.typed.types[name]) for key, name in order}
+            values = tuple(
+                self.convert(*given.get(param, (None, type_)), type_) if param in given else None
+                for param, type_ in zip(call.callee.function.params, call.operands, strict=True)
+            )
+            return self.inline(call.callee, values)
+        if call.callee is None:
+            return None
+        sources = [frame.typed.types[name] for name in names]
+        values = tuple(
+            self.convert(frame.values.get(name), source, to)
+            for name, source, to in zip(names, sources, call.operands, strict=True)
+        )
+        if names and not ir.is_temporary(names[0]):
+            self.assigning = self.assigning if isinstance(call.result, ArrayType) else ir.user_name(names[0])
+        return call.callee.rule(self.target.name)(self, call, *values)
+
+    def _attribute(self, value: Any, source: Type, attribute: str, result: Type) -> Any:
+        if isinstance(result, ObjectType | Weak):
+            return None
+        if isinstance(source, ObjectType) and isinstance(source.value, Namespace):
+            return self.target.special_register(self, source.value.register, attribute)  # type: ignore[arg-type]
+        if isinstance(source, BufferType) and attribute == "shape":
+            return value.sizes
+        if isinstance(source, BufferType) and attribute == "size":
+            return arithmetic.product(self, list(value.sizes), source.index)
+        if isinstance(source, ArrayType) and isinstance(result, TupleType):
+            return tuple(None for _ in result.items)
+        raise InternalError(f"the emitter does not know the attribute `{attribute}` of {source!r}")
+
+    # ------------------------------------------------------------------ memory
+    def address(self, array: Any, type_: BufferType | ArrayType, index: Any, index_type: Type, name: str) -> llvm.Value:
+        """The address of one element; each axis is checked where the target checks."""
+        indices = index_type.items if isinstance(index_type, TupleType) else (index_type,)
+        values = index if isinstance(index_type, TupleType) else (index,)
+        wide = type_.index.bits == 64 or any(isinstance(t, DType) and t.bits == 64 for t in indices)
+        position = arithmetic.INDEX_64 if wide else arithmetic.INDEX_32
+        if isinstance(type_, BufferType):
+            sizes = [self.convert(size, type_.index, position) for size in array.sizes]
+        else:
+            sizes = [self.const(position, n) for n in type_.shape]
+        offset = None
+        for axis, (value, source, size) in enumerate(zip(values, indices, sizes, strict=True)):
+            at = arithmetic.index(self, value, source, size, position)
+            self.target.check_index(self, at, size, axis, name)
+            offset = at if offset is None else self.b.add(self.b.mul(offset, size, flags=("nsw",)), at, flags=("nsw",))
+        if offset is None:
+            return array.pointer
+        return self.b.gep(array.pointer, [offset], inbounds=True)
+
+    def _get_item(self, frame: _Frame, name: str, index: str) -> Any:
+        type_, value = frame.typed.types[name], frame.values.get(name)
+        if isinstance(type_, TupleType):
+            at = frame.typed.types[index]
+            assert isinstance(at, Weak)
+            return value[at.value]
+        assert isinstance(type_, BufferType | ArrayType)
+        self.assigning = ir.user_name(self._origin(frame, name))
+        pointer = self.address(value, type_, frame.values.get(index), frame.typed.types[index], self.assigning)
+        loaded = self.target.load(self, pointer, isinstance(type_, BufferType) and type_.access == "In")
+        return arithmetic.from_memory(self, loaded, type_.dtype)
+
+    def _set_item(self, frame: _Frame, statement: ir.SetItem) -> None:
+        type_ = frame.typed.types[statement.array]
+        assert isinstance(type_, BufferType | ArrayType)
+        self.assigning = ir.user_name(self._origin(frame, statement.array))
+        array, index = frame.values[statement.array], frame.values.get(statement.index)
+        pointer = self.address(array, type_, index, frame.typed.types[statement.index], self.assigning)
+        source = frame.typed.types[statement.value]
+        value = self.convert(frame.values.get(statement.value), source, type_.dtype)
+        self.b.store(arithmetic.to_memory(self, value, type_.dtype), pointer)
+
+    @staticmethod
+    def _origin(frame: _Frame, name: str) -> str:
+        """The variable behind a temporary."""
+        while ir.is_temporary(name):
+            found = next((s for b in frame.typed.function.blocks for s in b.body if isinstance(s, ir.Assign) and s.target == name), None)
+            if found is None or not isinstance(found.op, ir.Copy):
+                break
+            name = found.op.source
+        return name
+
+    # ------------------------------------------------------------------ loops over a range
+    def _step(self, frame: _Frame, label: int, iterator: str) -> StepResult:
+        type_ = frame.typed.types[iterator]
+        assert isinstance(type_, IteratorType)
+        span: RangeValue = frame.values[iterator]
+        dtype, step = type_.range.dtype, type_.range.step
+        here = self.b.phi(self.llvm(dtype))
+        if step in (1, -1):
+            later = self.b.add(here, span.step, flags=("nsw",) if dtype.kind == "i" else ())
+            more = arithmetic.less(self, dtype, here, span.stop) if step == 1 else arithmetic.less(self, dtype, span.stop, here)
+            self.target.note_range(self, here, span.start, span.stop, span.step)
+            frame.loops.append((label, [(here, span.start, later)]))
+            return StepResult(here, more)
+        # A step other than 1 could wrap past the end of the type: go on while more than a step is left.
+        more = self.b.phi(llvm.IntType(1))
+        first, again, later = arithmetic.long_step(self, dtype, here, span.start, span.stop, span.step, frame.starts[label], step)
+        self.target.note_range(self, here, span.start, span.stop, span.step)
+        frame.loops.append((label, [(here, span.start, later), (more, first, again)]))
+        return StepResult(here, more)
+
+
+def _has_no_value(type_: Type) -> bool:
+    return isinstance(type_, ObjectType) or (isinstance(type_, Weak) and len(type_.values) == 1)
+
+
+def _leaf_types(e: Emitter, type_: Type) -> list[llvm.Type]:
+    if isinstance(type_, TupleType):
+        return [leaf for item in type_.items for leaf in _leaf_types(e, item)]
+    if isinstance(type_, DType | Weak) and not _has_no_value(type_):
+        return [e.llvm(type_)]
+    return []
+
+
+def _leaves(value: Any, type_: Type) -> list[llvm.Value]:
+    if isinstance(type_, TupleType):
+        return [leaf for v, item in zip(value, type_.items, strict=True) for leaf in _leaves(v, item)]
+    if isinstance(type_, DType | Weak) and not _has_no_value(type_):
+        return [value]
+    return []
+
+
+def _rebuild(leaves: Iterator[llvm.Value], type_: Type) -> Any:
+    if isinstance(type_, TupleType):
+        return tuple(_rebuild(leaves, item) for item in type_.items)
+    if isinstance(type_, DType | Weak) and not _has_no_value(type_):
+        return next(leaves)
+    return None
+
+
+__all__ += ["RangeType", "RangeValue"]

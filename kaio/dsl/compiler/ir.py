@@ -1,0 +1,363 @@
+"""The IR between the stages: SSA over kaio's own values. Pure data; it knows neither Numba nor LLVM.
+
+    function ::= block+
+    block    ::= label: phi* statement* terminator
+    statement::= name = op | store
+    op       ::= Constant | Argument | Copy | Phi | Unary | Binary | Call | Attribute | GetItem | Tuple | Unpack
+               | Iterate | Step | StepValue | StepFlag
+    store    ::= SetItem
+    terminator ::= Jump | Branch | Return | Fail
+
+A name that starts with `$` is a temporary of one expression; every other one is a variable of the user's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kaio.dsl.values import Type, show
+from kaio.errors import Place
+from kaio.source import Source
+
+__all__ = [
+    "Argument", "Assign", "Attribute", "Binary", "Block", "Branch", "Call", "Constant", "Copy", "Fail", "Function", "GetItem",
+    "Iterate", "Jump", "Op", "Phi", "Return", "SetItem", "Statement", "Step", "StepFlag", "StepValue", "Terminator", "Tuple",
+    "Typed", "TypedCall", "Unary", "Unpack", "is_temporary", "operands", "user_name",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A literal, or a Python object that was captured: a function, a module, a dtype."""
+
+    value: Any
+
+    def __str__(self) -> str:
+        return getattr(self.value, "__name__", None) or repr(self.value)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """The parameter of that name."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"argument {self.name}"
+
+
+@dataclass(frozen=True)
+class Copy:
+    """The same value under another name."""
+
+    source: str
+
+    def __str__(self) -> str:
+        return self.source
+
+
+@dataclass(frozen=True)
+class Phi:
+    """The value that came in from the block before: (label, name) pairs."""
+
+    incoming: tuple[tuple[int, str], ...]
+
+    def __str__(self) -> str:
+        return "phi " + ", ".join(f"{label}: {name}" for label, name in self.incoming)
+
+
+@dataclass(frozen=True)
+class Unary:
+    """``- + ~ not``."""
+
+    op: str
+    operand: str
+
+    def __str__(self) -> str:
+        return f"{self.op} {self.operand}"
+
+
+@dataclass(frozen=True)
+class Binary:
+    """An arithmetic, bitwise, shift or comparison operator."""
+
+    op: str
+    left: str
+    right: str
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.op} {self.right}"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of an intrinsic, a dtype or a device function."""
+
+    function: str
+    args: tuple[str, ...]
+    kwargs: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.function}({', '.join([*self.args, *(f'{k}={v}' for k, v in self.kwargs)])})"
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """`value.name`."""
+
+    value: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.value}.{self.name}"
+
+
+@dataclass(frozen=True)
+class GetItem:
+    """`value[index]`."""
+
+    value: str
+    index: str
+
+    def __str__(self) -> str:
+        return f"{self.value}[{self.index}]"
+
+
+@dataclass(frozen=True)
+class Tuple:
+    """`(items)`."""
+
+    items: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"({', '.join(self.items)})"
+
+
+@dataclass(frozen=True)
+class Unpack:
+    """A tuple that must have `count` items."""
+
+    value: str
+    count: int
+
+    def __str__(self) -> str:
+        return f"unpack {self.count} of {self.value}"
+
+
+@dataclass(frozen=True)
+class Iterate:
+    """Start a loop over a range."""
+
+    value: str
+
+    def __str__(self) -> str:
+        return f"iterate {self.value}"
+
+
+@dataclass(frozen=True)
+class Step:
+    """Advance a loop."""
+
+    iterator: str
+
+    def __str__(self) -> str:
+        return f"step {self.iterator}"
+
+
+@dataclass(frozen=True)
+class StepValue:
+    """The number a loop is at."""
+
+    step: str
+
+    def __str__(self) -> str:
+        return f"value of {self.step}"
+
+
+@dataclass(frozen=True)
+class StepFlag:
+    """Whether the loop has a number left."""
+
+    step: str
+
+    def __str__(self) -> str:
+        return f"more in {self.step}"
+
+
+Op = (
+    Constant | Argument | Copy | Phi | Unary | Binary | Call | Attribute | GetItem | Tuple | Unpack | Iterate | Step | StepValue | StepFlag
+)
+
+
+@dataclass(frozen=True)
+class Assign:
+    """`target = op`; each target is assigned once."""
+
+    target: str
+    op: Op
+    place: Place
+
+    def __str__(self) -> str:
+        return f"{self.target} = {self.op}"
+
+
+@dataclass(frozen=True)
+class SetItem:
+    """`array[index] = value`."""
+
+    array: str
+    index: str
+    value: str
+    place: Place
+
+    def __str__(self) -> str:
+        return f"{self.array}[{self.index}] = {self.value}"
+
+
+Statement = Assign | SetItem
+
+
+@dataclass(frozen=True)
+class Jump:
+    """Go on at `target`."""
+
+    target: int
+    place: Place
+
+    def __str__(self) -> str:
+        return f"jump {self.target}"
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Go on at one of two blocks."""
+
+    condition: str
+    true: int
+    false: int
+    place: Place
+
+    def __str__(self) -> str:
+        return f"branch {self.condition}: {self.true} else {self.false}"
+
+
+@dataclass(frozen=True)
+class Return:
+    """Leave the function with a value (None in a kernel)."""
+
+    value: str
+    place: Place
+
+    def __str__(self) -> str:
+        return f"return {self.value}"
+
+
+@dataclass(frozen=True)
+class Fail:
+    """An assertion that did not hold."""
+
+    text: str
+    place: Place
+
+    def __str__(self) -> str:
+        return f"fail {self.text!r}"
+
+
+Terminator = Jump | Branch | Return | Fail
+
+
+@dataclass(frozen=True)
+class Block:
+    """Statements that run one after the other, phis first."""
+
+    label: int
+    body: tuple[Statement, ...]
+    terminator: Terminator
+
+    def targets(self) -> tuple[int, ...]:
+        """The labels of the blocks that may follow."""
+        match self.terminator:
+            case Jump(target=target):
+                return (target,)
+            case Branch(true=true, false=false):
+                return true, false
+        return ()
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function in SSA form; `blocks` are in an order in which every name is defined before it is used."""
+
+    name: str
+    params: tuple[str, ...]
+    blocks: tuple[Block, ...]
+    source: Source
+
+    def __str__(self) -> str:
+        return _print(self, {})
+
+
+@dataclass(frozen=True)
+class TypedCall:
+    """What a call came out as: the callee (an intrinsic or a typed device function) and its converted argument types."""
+
+    callee: Any
+    operands: tuple[Type, ...]
+    result: Type
+    static: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A function with the type of every name; calls and operators carry what they resolved to."""
+
+    function: Function
+    types: dict[str, Type]
+    calls: dict[str, TypedCall]
+    arguments: tuple[Type, ...]
+    result: Type
+
+    def __str__(self) -> str:
+        return _print(self.function, self.types)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a name is a temporary of one expression."""
+    return name.startswith("$")
+
+
+def user_name(name: str) -> str:
+    """A variable's name as the user wrote it (SSA adds `.1`, `.2`)."""
+    return name.split(".")[0]
+
+
+def operands(op: Op) -> tuple[str, ...]:
+    """The names an op reads."""
+    match op:
+        case Copy(source=name) | Unary(operand=name) | Attribute(value=name) | Unpack(value=name) | Iterate(value=name):
+            return (name,)
+        case Step(iterator=name) | StepValue(step=name) | StepFlag(step=name):
+            return (name,)
+        case Binary(left=left, right=right):
+            return left, right
+        case GetItem(value=value, index=index):
+            return value, index
+        case Tuple(items=items):
+            return items
+        case Call(function=function, args=args, kwargs=kwargs):
+            return (function, *args, *(name for _, name in kwargs))
+        case Phi(incoming=incoming):
+            return tuple(name for _, name in incoming)
+    return ()
+
+
+def _print(function: Function, types: dict[str, Type]) -> str:
+    lines = [f"{function.name}({', '.join(function.params)})"]
+    for block in function.blocks:
+        lines.append(f"{block.label}:")
+        for statement in block.body:
+            type_ = types.get(statement.target) if isinstance(statement, Assign) else None
+            lines.append(f"    {statement}" + (f"    : {show(type_)}" if type_ is not None else ""))
+        lines.append(f"    {block.terminator}")
+    return "\n".join(lines)

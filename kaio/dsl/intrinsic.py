@@ -1,0 +1,123 @@
+"""One name that a kernel may use is one record: its Python signature and doc, its types, its CUDA and its host rule.
+
+    @intrinsic(typing=_nothing, cuda=_barrier_cuda, host=_barrier_host, suspends=True)
+    def bar_sync() -> None:
+        '''Wait until every thread of the block is here.'''
+
+`typing(*argument_types)` gives a `Resolved`, or raises RuleError. A rule is called as ``rule(e, call, *values)`` with the
+emitter, the resolved call and one value per argument; `emit` is a rule that both targets share.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from kaio.dsl.values import Type
+from kaio.errors import KaioError
+
+__all__ = ["STANDARD", "Intrinsic", "Namespace", "Resolved", "intrinsic", "primitive"]
+
+Rule = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What a call means: the types its arguments are converted to, its result, and what the rules need to know."""
+
+    operands: tuple[Type, ...]
+    result: Type
+    static: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Intrinsic:
+    """The record of one intrinsic; called outside a kernel it says so."""
+
+    name: str
+    typing: Callable[..., Resolved] | None = None
+    emit: Rule | None = None
+    cuda: Rule | None = None
+    host: Rule | None = None
+    suspends: bool = False
+    doc: str = ""
+    signature: inspect.Signature | None = None
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise KaioError(
+            f"`kaio.{self.name}` means something only inside a kernel", help="call it in a function decorated with `@kaio.kernel`"
+        )
+
+    def rule(self, target: str) -> Rule:
+        """The rule for a target, ``cuda`` or ``host``."""
+        rule = self.emit or (self.cuda if target == "cuda" else self.host)
+        assert rule is not None, f"{self.name} has no rule for {target}"
+        return rule
+
+    def __repr__(self) -> str:
+        return f"kaio.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+STANDARD: dict[Any, Intrinsic] = {}
+"""Python's own functions that kernels may call (`min`, `math.sin`), each with its record."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def intrinsic(
+    typing: Callable[..., Resolved],
+    *,
+    emit: Rule | None = None,
+    cuda: Rule | None = None,
+    host: Rule | None = None,
+    suspends: bool = False,
+    stands_for: tuple[Any, ...] = (),
+) -> Callable[[F], F]:
+    """Make a record from a signature and its doc; `stands_for` are functions of Python that mean the same."""
+
+    def record(function: F) -> F:
+        doc = inspect.getdoc(function) or ""
+        made = Intrinsic(function.__name__, typing, emit, cuda, host, suspends, doc, inspect.signature(function))
+        object.__setattr__(made, "__doc__", doc)
+        for python in stands_for:
+            STANDARD[python] = made
+        return made  # type: ignore[return-value]
+
+    return record
+
+
+def primitive(name: str, *, cuda: Rule, host: Rule) -> Intrinsic:
+    """A step that records are built of and that the targets spell differently; kernels cannot name it."""
+    return Intrinsic(name, cuda=cuda, host=host)
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """`thread_idx` and its kin: three positions read as attributes."""
+
+    name: str
+    register: str
+    doc: str
+
+    def __getattr__(self, attribute: str) -> int:
+        if attribute in ("x", "y", "z"):
+            raise KaioError(
+                f"`kaio.{self.name}.{attribute}` means something only inside a kernel",
+                help="read it in a function decorated with `@kaio.kernel`",
+            )
+        raise AttributeError(f"`{self.name}` has x, y and z, no {attribute}")
+
+    def __repr__(self) -> str:
+        return f"kaio.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name

@@ -1,0 +1,162 @@
+"""The types that values have inside a kernel. A scalar's type is its `DType`; the rest is here.
+
+Nothing of these exists at run time outside the compiler, and none of it knows Numba or LLVM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kaio.dtypes import DType, i32
+from kaio.program import Access
+
+__all__ = [
+    "INDEX64", "NONE", "ArrayType", "BufferType", "IteratorType", "ObjectType", "RangeType", "Scalar", "StepType",
+    "TupleType", "Type", "Weak", "index_type", "show",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Weak:
+    """A Python number in a kernel: it has no width yet, and its value is known.
+
+    A conditional whose branches are literals has several `values`; which of them it is, is known at run time only.
+    `named` says that it went through a named variable, which is never narrower than i32 or f32.
+    """
+
+    kind: Literal["i", "f"]
+    values: tuple[int | float, ...]
+    named: bool = False
+
+    @property
+    def value(self) -> int | float | None:
+        """The one value, or None where it depends on a condition."""
+        return self.values[0] if len(self.values) == 1 else None
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.kind, tuple(map(repr, self.values)), self.named  # 0.0 == -0.0, nan != nan: compare as written
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Weak) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f"{'int' if self.kind == 'i' else 'float'} literal {' or '.join(map(repr, self.values))}"
+
+
+class index(int, metaclass=DType, kind="i", bits=64, numpy="int64", ptx="s64"):
+    """The index type of the wide variant: an i64 that may be stored in an i32 element when it fits."""
+
+
+INDEX64: DType = index
+
+
+def index_type(bits: Literal[32, 64]) -> DType:
+    """The type of `grid(n)`, `.size` and `.shape` in the variant of that index width."""
+    return i32 if bits == 32 else INDEX64
+
+
+Scalar = DType | Weak
+
+
+@dataclass(frozen=True)
+class BufferType:
+    """A buffer argument."""
+
+    dtype: DType
+    ndim: int
+    access: Access
+    index: DType
+
+    def __repr__(self) -> str:
+        return f"{self.access}[{self.dtype!r}{'' if self.ndim == 1 else f', D{self.ndim}'}]"
+
+
+@dataclass(frozen=True)
+class ArrayType:
+    """A shared or local array; its shape is known when compiling."""
+
+    space: Literal["shared", "local"]
+    dtype: DType
+    shape: tuple[int, ...]
+    index: DType = i32
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        return f"{self.space}_mem({self.shape!r}, {self.dtype!r})"
+
+
+@dataclass(frozen=True)
+class TupleType:
+    """A tuple of fixed length."""
+
+    items: tuple[Type, ...]
+
+    def __repr__(self) -> str:
+        return f"({', '.join(map(show, self.items))})"
+
+
+@dataclass(frozen=True)
+class RangeType:
+    """`range(...)`; `step` is its value where that is a literal, else None."""
+
+    dtype: DType
+    step: int | None
+
+    def __repr__(self) -> str:
+        return f"range of {self.dtype!r}"
+
+
+@dataclass(frozen=True)
+class IteratorType:
+    """A running `for` loop over a range."""
+
+    range: RangeType
+
+
+@dataclass(frozen=True)
+class StepType:
+    """What advancing an iterator gives: the next number, and whether there was one."""
+
+    range: RangeType
+
+
+class ObjectType:
+    """A Python object that only the compiler sees: a function, a module, a dtype, None, a text."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ObjectType):
+            return NotImplemented
+        both_text = isinstance(self.value, str) and isinstance(other.value, str)
+        return self.value is other.value or (both_text and bool(self.value == other.value))
+
+    def __hash__(self) -> int:
+        return hash(self.value) if isinstance(self.value, str) else id(self.value)
+
+    def __repr__(self) -> str:
+        name = getattr(self.value, "__name__", None)
+        return f"`{name}`" if name else repr(self.value)
+
+
+NONE = ObjectType(None)
+
+Type = DType | Weak | BufferType | ArrayType | TupleType | RangeType | IteratorType | StepType | ObjectType
+
+
+def show(type_: Type) -> str:
+    """A type as it is named in messages.
+
+    >>> show(i32), show(Weak("f", (0.5,)))
+    ('i32', 'float literal 0.5')
+    """
+    return type_.name if isinstance(type_, DType) else repr(type_)
