@@ -1,0 +1,62 @@
+"""What compiled host code, the block scheduler and the runtime of the CPU device agree on: offsets and numbers, at one place.
+
+A host object exports either
+
+``k_plain(context, 0, 0, 0)``
+    runs all threads of the block described by the context (kernels in which no thread ever waits), or
+``k_start(context, first, stop, 0)`` and ``k_run(context, first, stop, state)``
+    start the threads `first` to `stop`, each up to its first wait; resume those of them whose state is `state`.
+
+Threads are numbered ``x + block_dim.x * (y + block_dim.y * z)``. `k_start` with a null `FRAMES` writes the size of one
+coroutine frame to `FRAME_NBYTES` and starts nothing. The scheduler object exports ``kaio_worker(arguments)``, whose
+argument block is packed by `WORKER`.
+
+The context of a block belongs to one worker. The per-thread words are one array of `WORD_STRIDE` i32 per word:
+`STATE` says where a thread is. A positive state is the number of the site it waits at, ``-1 - g`` says that it returned
+through exit `g`, `FAULTED` that a check stopped it.
+"""
+
+from __future__ import annotations
+
+import struct
+
+__all__ = [
+    "ALONE", "ARGUMENTS", "BARRIER", "BLOCK", "BLOCK_DIM", "BLOCK_IDX", "CONTEXT_NBYTES", "DIVERGED", "FAILED", "FAULT", "FAULTED",
+    "FAULT_INDEX", "FAULT_OTHER", "FAULT_SITE", "FAULT_SIZE", "FAULT_THREAD", "FRAMES", "FRAME_NBYTES", "GRID_DIM", "HANDLES",
+    "MAX_EXITS", "MAX_THREADS", "MIXED", "RESULT", "SHARED", "SHARED_ALIGNMENT", "STATE", "THREADS", "WENT_ROUND", "WORDS", "WORD_COUNT",
+    "WORD_STRIDE", "WORKER", "frame_stride",
+]  # fmt: skip
+
+MAX_THREADS = 1024
+SHARED_ALIGNMENT = 128
+
+# The block context: byte offsets. Pointers first.
+ARGUMENTS, SHARED, WORDS, HANDLES, FRAMES = 0, 8, 16, 24, 32
+FRAME_NBYTES, BLOCK = 40, 48  # i64: size of one frame; linear number of the block
+BLOCK_DIM, GRID_DIM, BLOCK_IDX, THREADS = 56, 68, 80, 92  # i32, three each; threads of the block
+FAULT, FAULT_SITE, FAULT_THREAD, FAULT_OTHER = 96, 100, 104, 108  # i32: the first fault of the block
+FAULT_INDEX, FAULT_SIZE = 112, 120  # i64
+ALONE = 128  # i32: 1 while no other worker runs this launch, so that a plain update is an atomic one
+CONTEXT_NBYTES = 192
+
+# Per-thread words. The stride is not a power of two, or all words of a thread would fall into one set of the cache.
+STATE, VALUE, LANE, MASK, RESULT = range(5)
+WORD_COUNT, WORD_STRIDE = 5, 1040
+FAULTED = -100
+MAX_EXITS = 60  # exits of a kernel that are told apart; those above share the last number
+MIXED = 1 << 62  # set in a reach mask that holds the shared number: "one exit only" cannot be said of it
+
+# What a thread can wait for (kinds of sites; warp operations will follow from 8 on).
+BARRIER = 1
+
+# Kinds of faults (FAULT): a check recorded by a thread; threads wait at different barriers; one went round a barrier.
+FAILED, DIVERGED, WENT_ROUND = 1, 2, 3
+
+# Arguments of `kaio_worker`: context as number; context as i32s and as i64s; words; kinds and reach of the sites;
+# start and run as numbers; whether threads wait; number of blocks, blocks of a chunk, the shared counter.
+WORKER = struct.Struct("@q" + "Pi" + "Pi" + "Pii" + "Pi" + "Pi" + "qqi" + "qq" + "Pi")
+
+
+def frame_stride(nbytes: int) -> int:
+    """Bytes from one thread's coroutine frame to the next."""
+    return (nbytes + 63) // 64 * 64

@@ -1,0 +1,319 @@
+"""Host programs run: object code loaded, blocks handed to worker threads, faults put into words.
+
+The layout that native code and this file share is in `kaio/host_abi.py`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import os
+import platform
+import struct
+import threading
+from collections import deque
+from collections.abc import Sequence
+from queue import SimpleQueue
+from typing import Any
+
+from kaio import host_abi as abi
+from kaio.errors import KernelFault, Mistake
+from kaio.program import HostProgram, Site
+
+__all__ = ["HostKernel", "Library", "WorkerPool"]
+
+Dim3 = tuple[int, int, int]
+_GEOMETRY = struct.Struct("@9ii")  # BLOCK_DIM, GRID_DIM, BLOCK_IDX, THREADS
+_FAULT = struct.Struct("@4i2q")  # FAULT ... FAULT_SIZE
+_LOADING = threading.Lock()
+
+
+class Library:
+    """Object code loaded into this process; `address(name)` of its exported functions. Unloaded when it is dropped."""
+
+    _count = 0
+
+    def __init__(self, code: bytes, exported: Sequence[str]) -> None:
+        from llvmlite.binding import JITLibraryBuilder
+
+        builder = JITLibraryBuilder().add_object_img(code).add_current_process()
+        for name in exported:
+            builder.export_symbol(name)
+        with _LOADING:
+            Library._count += 1
+            self._tracker = builder.link(_engine(), f"kaio.{Library._count}")
+
+    def address(self, name: str) -> int:
+        """Where an exported function lies."""
+        return int(self._tracker[name])
+
+
+@functools.cache
+def _engine() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    # JITLink puts all sections of an object side by side, as AArch64's page-relative addresses need.
+    return llvm.create_lljit_compiler(use_jit_link=platform.machine() in ("aarch64", "arm64"), suppress_errors=True)
+
+
+@functools.lru_cache(maxsize=4)
+def _scheduler(code: bytes) -> tuple[Any, Library]:
+    library = Library(code, ["kaio_worker"])
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(library.address("kaio_worker")), library
+
+
+class _Memory:
+    """`nbytes` of memory that nobody moves, aligned."""
+
+    def __init__(self, nbytes: int, alignment: int = 64) -> None:
+        self._owner = ctypes.create_string_buffer(nbytes + alignment)
+        start = ctypes.addressof(self._owner)
+        self.address = (start + alignment - 1) // alignment * alignment
+        offset = self.address - start
+        self.view = memoryview(self._owner).cast("B")[offset : offset + nbytes]
+        self.nbytes = nbytes
+
+
+class _Record:
+    """What one worker needs while it runs blocks: context, words, handles, frames, shared memory. Kept between launches."""
+
+    def __init__(self) -> None:
+        self.context = _Memory(abi.CONTEXT_NBYTES)
+        self.worker = _Memory(abi.WORKER.size)
+        self.words = _Memory(abi.WORD_COUNT * abi.WORD_STRIDE * 4)
+        self.handles = _Memory(abi.MAX_THREADS * 8)
+        self.shared, self.frames = _Memory(0, abi.SHARED_ALIGNMENT), _Memory(0)
+
+    def grow(self, shared_nbytes: int, frames_nbytes: int) -> None:
+        """Make room for this much."""
+        if self.shared.nbytes < shared_nbytes:
+            self.shared = _Memory(shared_nbytes, abi.SHARED_ALIGNMENT)
+        if self.frames.nbytes < frames_nbytes:
+            self.frames = _Memory(frames_nbytes)
+
+    def fault(self) -> tuple[int, ...]:
+        """The fault record: kind, site, thread, other thread, index, size."""
+        return _FAULT.unpack_from(self.context.view, abi.FAULT)
+
+    def block(self) -> int:
+        """The linear number of the block that ran last."""
+        return int(struct.unpack_from("@q", self.context.view, abi.BLOCK)[0])
+
+    def state(self, thread: int) -> int:
+        """Where a thread is (`host_abi.STATE`)."""
+        return int(struct.unpack_from("@i", self.words.view, 4 * (abi.STATE * abi.WORD_STRIDE + thread))[0])
+
+
+class _Job:
+    """One launch while it runs. Helpers that come too late find no record left, and do nothing."""
+
+    def __init__(self, function: Any, records: list[_Record]) -> None:
+        self.function, self.records = function, records
+        self.done = threading.Semaphore(0)
+
+    def help(self) -> None:
+        try:
+            record = self.records.pop()
+        except IndexError:
+            return
+        try:
+            self.function(record.worker.address)
+        finally:
+            self.done.release()
+
+    def run(self, own: _Record) -> None:
+        """Run in this thread, then wait for those who are still at it."""
+        helpers = len(self.records)
+        self.function(own.worker.address)
+        while self.records:
+            try:
+                self.records.pop()
+            except IndexError:
+                break
+            helpers -= 1
+        for _ in range(helpers):
+            self.done.acquire()
+
+
+class WorkerPool:
+    """Native worker threads of a CPU device: `count` with the thread that launches.
+
+    A launch runs in the calling thread with the GIL released, and is helped by the others. They start with the first
+    launch that has work for them.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = max(1, count)
+        self._free: deque[_Record] = deque()
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._process = 0
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def close(self) -> None:
+        """End the threads once their work is done."""
+        with self._lock:
+            self._is_closed = True
+            if self._process == os.getpid():
+                for _ in self._threads:
+                    self._jobs.put(None)
+                for thread in self._threads:
+                    thread.join()
+            self._threads = []
+
+    def take(self, count: int) -> list[_Record]:
+        """Records for so many workers, for this launch alone."""
+        taken = []
+        for _ in range(count):
+            try:
+                taken.append(self._free.pop())
+            except IndexError:
+                taken.append(_Record())
+        return taken
+
+    def give_back(self, records: list[_Record]) -> None:
+        """Records that `take` gave."""
+        self._free.extend(records)
+
+    def run(self, function: Any, records: list[_Record]) -> None:
+        """Call `function` on the argument block of each record, the first one in this thread. Blocks."""
+        job = _Job(function, records[1:])
+        if job.records:
+            self._start()
+            for _ in records[1:]:
+                self._jobs.put(job)
+        job.run(records[0])
+
+    def _start(self) -> None:
+        if self._threads and self._process == os.getpid():
+            return
+        with self._lock:
+            if self._is_closed or (self._threads and self._process == os.getpid()):
+                return
+            if self._process != os.getpid():  # threads do not survive a fork, nor do the jobs they had
+                self._process, self._jobs = os.getpid(), SimpleQueue()
+            self._threads = [
+                threading.Thread(target=_work, args=(self._jobs,), name=f"kaio-cpu-{k}", daemon=True) for k in range(1, self.count)
+            ]
+            for thread in self._threads:
+                thread.start()
+
+
+def _work(jobs: SimpleQueue[_Job | None]) -> None:
+    while (job := jobs.get()) is not None:
+        job.help()
+        del job
+
+
+class HostKernel:
+    """A host program, loaded. `run` may be called from several threads at once."""
+
+    def __init__(self, program: HostProgram) -> None:
+        self.program = program
+        waits = self._waits = program.frame_nbytes > 0
+        self._library = Library(program.code, ["k_start", "k_run"] if waits else ["k_plain"])
+        self._start = self._library.address("k_start" if waits else "k_plain")
+        self._run = self._library.address("k_run") if waits else self._start
+        self._worker, self._scheduler = _scheduler(program.scheduler)
+        kinds = [abi.BARRIER if site.kind == "barrier" else 0 for site in program.sites]
+        self._kinds = (ctypes.c_int32 * max(1, len(kinds)))(*kinds)
+        self._reach = (ctypes.c_int64 * max(1, len(kinds)))(*(site.reach for site in program.sites))
+
+    def run(self, grid: Dim3, block: Dim3, arguments: Any, workers: WorkerPool, shared_nbytes: int = 0) -> None:
+        """Run all blocks and return when they are done; the GIL is released.
+
+        `arguments` is the packed argument block of the program, `shared_nbytes` is dynamic shared memory beside the static.
+        The first fault, in the order of blocks and threads, is raised as `KernelFault`.
+        """
+        blocks, threads = math.prod(grid), math.prod(block)
+        if blocks == 0 or threads == 0:
+            return
+        count = min(workers.count, blocks)
+        records = workers.take(count)
+        try:
+            packed = _Memory(max(1, len(arguments)))
+            packed.view[: len(arguments)] = arguments
+            counter = _Memory(64)
+            for record in records:
+                self._prepare(record, grid, block, packed.address, counter.address, count, shared_nbytes)
+            workers.run(self._worker, records)
+            failed = [record for record in records if record.fault()[0]]
+            if failed:
+                raise self._fault(min(failed, key=_Record.block), grid, block)
+        finally:
+            workers.give_back(records)
+
+    def _prepare(
+        self, record: _Record, grid: Dim3, block: Dim3, arguments: int, counter: int, workers: int, shared_nbytes: int
+    ) -> None:
+        blocks, threads = math.prod(grid), math.prod(block)
+        stride = abi.frame_stride(self.program.frame_nbytes)
+        record.grow(self.program.shared_nbytes + shared_nbytes, stride * threads)
+        context = record.context.view
+        struct.pack_into(
+            "@5P2q", context, 0, arguments, record.shared.address, record.words.address, record.handles.address,
+            record.frames.address, self.program.frame_nbytes, 0,
+        )  # fmt: skip
+        _GEOMETRY.pack_into(context, abi.BLOCK_DIM, *block, *grid, 0, 0, 0, threads)
+        _FAULT.pack_into(context, abi.FAULT, 0, 0, 0, 0, 0, 0)
+        struct.pack_into("@i", context, abi.ALONE, workers == 1)
+        sites, address = len(self._kinds), record.context.address
+        chunk = max(1, min(1024, blocks // (8 * workers)))
+        abi.WORKER.pack_into(
+            record.worker.view, 0, address, address, abi.CONTEXT_NBYTES // 4, address, abi.CONTEXT_NBYTES // 8,
+            record.words.address, abi.WORD_COUNT, abi.WORD_STRIDE, ctypes.addressof(self._kinds), sites,
+            ctypes.addressof(self._reach), sites, self._start, self._run, self._waits, blocks, chunk, counter, 2,
+        )  # fmt: skip
+
+    # -------------------------------------------------------------- faults in words
+
+    def _fault(self, record: _Record, grid: Dim3, block: Dim3) -> KernelFault:
+        kind, site, thread, other, index, size = record.fault()
+        number = record.block()
+        facts: dict[str, Any] = {"kernel": self.program.name, "block": _position(number, grid), "thread": _position(thread, block)}
+        if kind != abi.FAILED:
+            return self._barrier_fault(record, kind, thread, other, block, facts)
+        found = self.program.sites[site]
+        where = f"\n  thread {facts['thread']} of block {facts['block']}"
+        facts["line"] = found.place.line
+        if found.kind != "index":
+            what = f"{found.text} in kernel `{self.program.name}`{where}"
+            return KernelFault([Mistake(what, found.place, trace=found.trace)], **facts)
+        facts |= {"array": found.text, "axis": found.axis, "index": index, "size": size}
+        what = f"index {index} is out of range for axis {found.axis} of `{found.text}` (size {size}) in kernel `{self.program.name}`"
+        return KernelFault([Mistake(what + where, found.place, _index_help(found, index), found.trace)], **facts)
+
+    def _barrier_fault(
+        self, record: _Record, kind: int, thread: int, other: int, block: Dim3, facts: dict[str, Any]
+    ) -> KernelFault:
+        here = self.program.sites[record.state(thread)]
+        facts["line"] = here.place.line
+        first = f"thread {facts['thread']} of block {facts['block']}"
+        second = f"thread {_position(other, block)}"
+        if kind == abi.DIVERGED:
+            there = self.program.sites[record.state(other)]
+            what = f"threads of one block wait at different barriers in kernel `{self.program.name}`\n  {first} waits here"
+            help = "every thread of a block has to reach the same `bar_sync()`: take it out of the branch"
+            return KernelFault(
+                [Mistake(what, here.place, trace=here.trace), Mistake(f"{second} waits here", there.place, help, there.trace)],
+                **facts,
+            )
+        what = f"not all threads of a block reach a barrier in kernel `{self.program.name}`\n  {first} waits here; {second} went round it and finished"
+        help = "every thread of a block has to reach the `bar_sync()`: take it out of the branch or loop that some skip"
+        return KernelFault([Mistake(what, here.place, help, here.trace)], **facts)
+
+
+def _index_help(site: Site, index: int) -> str:
+    if index < 0:
+        return "only a negative literal counts from the end; a computed index must not be negative"
+    size = f"{site.text}.shape[{site.axis}]" if site.axis else f"{site.text}.size"
+    return f"guard the access, for example with `if i < {size}:`" if not site.axis else f"guard the access: the index must be below `{size}`"
+
+
+def _position(number: int, shape: Dim3) -> Dim3:
+    x, y, _ = shape
+    return number % x, number // x % y, number // x // y
