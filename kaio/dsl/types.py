@@ -13,14 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from kaio.dtypes import DType
+from kaio.dtypes import DType, dtype_of
 from kaio.errors import KaioError, Place
 from kaio.program import Access, Argument
 
 __all__ = [
     "D0", "D1", "D2", "D3", "D4",
-    "Annotation", "BufferAnnotation", "Const", "ConstAnnotation", "In", "InOut", "Out", "Param", "ScalarAnnotation",
-    "Signature", "Specialisation",
+    "MISSING", "Annotation", "BufferAnnotation", "Const", "ConstAnnotation", "In", "InOut", "Out", "Param",
+    "ParamKind", "ScalarAnnotation", "Signature", "Specialisation", "WrongAnnotation",
 ]  # fmt: skip
 
 
@@ -83,48 +83,97 @@ class ConstAnnotation:
 Annotation = BufferAnnotation | ScalarAnnotation | ConstAnnotation
 
 
-def _buffer_annotation(access: Access, item: Any) -> BufferAnnotation:
-    dtype, dimensions = item if isinstance(item, tuple) and len(item) == 2 else (item, D1)
-    spelled = f"{access}[{getattr(dtype, '__name__', repr(dtype))}, {getattr(dimensions, '__name__', repr(dimensions))}]"
+@dataclass(frozen=True)
+class WrongAnnotation:
+    """What `In[...]` and its kin give for nonsense: the mistake is reported, with its place, when a kernel uses it."""
+
+    what: str
+    help: str
+
+
+def _buffer_annotation(access: Access, item: Any) -> BufferAnnotation | WrongAnnotation:
+    dtype, *rest = item if isinstance(item, tuple) and item else (item,)
+    dimensions = rest[0] if rest else D1
+    spelled = f"{access}[{', '.join(map(_spelled, (dtype, *rest)))}]"
     if not isinstance(dtype, DType | TypeVar):
-        raise KaioError(f"`{spelled}`: the element type must be a kaio dtype", help=f"for example `{access}[kaio.f32]`")
-    if dimensions not in _DIMENSIONS:
-        raise KaioError(f"`{spelled}`: the dimensions must be one of D0, D1, D2, D3, D4", help=f"for example `{access}[kaio.f32, kaio.D2]`")
+        close = close_dtype(dtype)
+        help = f"write `{access}[{close}]`" if close else f"for example `{access}[f32]`"
+        return WrongAnnotation(f"`{spelled}`: the element type must be a kaio dtype", help)
+    if len(rest) > 1:
+        help = f"for example `{access}[{dtype.__name__}, D2]`"
+        return WrongAnnotation(f"`{spelled}`: a buffer has an element type and a number of dimensions, no more", help)
+    if not isinstance(dimensions, type) or dimensions not in _DIMENSIONS:
+        is_count = isinstance(dimensions, int) and dimensions in _DIMENSIONS.values()
+        help = f"write `{access}[{dtype.__name__}, D{dimensions if is_count else 2}]`"
+        return WrongAnnotation(f"`{spelled}`: the dimensions must be one of D0, D1, D2, D3, D4", help)
     return BufferAnnotation(access, dtype, _DIMENSIONS[dimensions])
 
 
+def _const_annotation(of: Any) -> ConstAnnotation | WrongAnnotation:
+    if any(of is allowed for allowed in (int, bool, float, DType)):
+        return ConstAnnotation(of)
+    plain = {"i": "int", "u": "int", "f": "float", "b": "bool"}[of.kind] if isinstance(of, DType) else "int"
+    return WrongAnnotation(
+        f"`Const[{_spelled(of)}]`: a constant is an int, a bool, a float or a DType", f"for example `Const[{plain}]`"
+    )
+
+
+def _spelled(what: Any) -> str:
+    return what.__name__ if isinstance(what, type | TypeVar) else repr(what)
+
+
+def close_dtype(what: Any) -> str | None:
+    """The name of the kaio dtype that a Python, NumPy or torch type was probably meant to be, or None."""
+    if what in (int, float, bool) if isinstance(what, type) else False:
+        return {int: "i32", float: "f32", bool: "bool_"}[what]
+    module, _, name = str(what).rpartition(".")
+    try:
+        is_dtype = isinstance(what, str | type) or type(what).__module__.startswith("numpy")
+        found = dtype_of(name if module == "torch" else what) if is_dtype or module == "torch" else None
+    except KaioError:
+        return None
+    return None if found is None or what is object else repr(found)
+
+
 if TYPE_CHECKING:
+    from typing import Annotated
+
     from typing_extensions import TypeVar as _DefaultedTypeVar
 
     _T = TypeVar("_T")
     _D = _DefaultedTypeVar("_D", default=D1)
 
     class _Buffer(Generic[_T, _D]):
+        """What a kernel sees of a buffer. Elements are `Any`: their types follow kaio's rules, which kaio checks."""
+
         size: int
         shape: tuple[int, ...]
+        strides: tuple[int, ...]
         ndim: int
+        dtype: type[_T]
+
+        def __getitem__(self, index: int | tuple[int, ...]) -> Any: ...
+        def __len__(self) -> int: ...
 
     class In(_Buffer[_T, _D]):
         """A buffer that the kernel only reads."""
 
-        def __getitem__(self, index: Any) -> _T: ...
-
     class Out(_Buffer[_T, _D]):
         """A buffer that the kernel writes before it reads."""
 
-        def __getitem__(self, index: Any) -> _T: ...
-        def __setitem__(self, index: Any, value: Any) -> None: ...
+        def __setitem__(self, index: int | tuple[int, ...], value: Any) -> None: ...
 
     class InOut(_Buffer[_T, _D]):
         """A buffer that the kernel reads and writes."""
 
-        def __getitem__(self, index: Any) -> _T: ...
-        def __setitem__(self, index: Any, value: Any) -> None: ...
+        def __setitem__(self, index: int | tuple[int, ...], value: Any) -> None: ...
+
+    Const = Annotated[_T, "a compile-time constant"]
 
 else:
 
     class In:
-        """A buffer that the kernel only reads."""
+        """A buffer that the kernel only reads: `In[f32]` has one dimension, `In[f32, D2]` two."""
 
         def __class_getitem__(cls, item):
             return _buffer_annotation("In", item)
@@ -141,18 +190,11 @@ else:
         def __class_getitem__(cls, item):
             return _buffer_annotation("InOut", item)
 
-
-if TYPE_CHECKING:
-    from typing import Annotated as Const
-else:
-
     class Const:
         """A compile-time constant: `Const[int]`, `Const[bool]`, `Const[float]` or `Const[DType]`."""
 
         def __class_getitem__(cls, of):
-            if of not in (int, bool, float, DType):
-                raise KaioError(f"`Const[{of!r}]`: a constant is an int, a bool, a float or a dtype", help="for example `Const[int]`")
-            return ConstAnnotation(of)
+            return _const_annotation(of)
 
 
 class _Missing:
@@ -163,14 +205,18 @@ class _Missing:
 MISSING = _Missing()
 
 
+ParamKind = Literal["any", "positional", "keyword"]
+
+
 @dataclass(frozen=True)
 class Param:
-    """One parameter as written: its annotation, its default (or MISSING), where it stands."""
+    """One parameter as written: its annotation, its default (or MISSING), where it stands, how it may be passed."""
 
     name: str
     annotation: Annotation
     default: Any = MISSING
     place: Place | None = None
+    kind: ParamKind = "any"
 
     def __str__(self) -> str:
         return f"{self.name}: {self.annotation!r}" + ("" if self.default is MISSING else f" = {self.default!r}")
@@ -184,10 +230,22 @@ class Signature:
     params: tuple[Param, ...]
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(map(str, self.params))})"
+        shown: list[str] = []
+        for before, param in zip((None, *self.params), self.params, strict=False):
+            if before and before.kind == "positional" != param.kind:
+                shown.append("/")
+            if param.kind == "keyword" and (before is None or before.kind != "keyword"):
+                shown.append("*")
+            shown.append(str(param))
+        if self.params and self.params[-1].kind == "positional":
+            shown.append("/")
+        return f"{self.name}({', '.join(shown)})"
 
     def specialise(
-        self, consts: dict[str, Any] | None = None, dtypes: dict[str, DType] | None = None, index_bits: Literal[32, 64] = 32
+        self,
+        consts: dict[str, Any] | None = None,
+        dtypes: dict[str, DType] | None = None,
+        index_bits: Literal[32, 64] = 32,
     ) -> Specialisation:
         """Fix the constants, the generic dtypes and the index width."""
         return Specialisation(self, tuple((consts or {}).items()), tuple((dtypes or {}).items()), index_bits)
