@@ -1,0 +1,160 @@
+"""The CPU device against `numba.njit`, and against Numba's CUDA simulator on a size that it can finish.
+
+- saxpy of 16M elements, bounds checked (the default) and not;
+- matmul of 512 x 512 through 16 x 16 tiles, one thread: njit has the same tiling;
+- a barrier: ns a thread;
+- saxpy of 4096 elements on the simulator, in a process of its own (it is switched on by an environment variable).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from harness import Report, compare, fresh_process, ratio, timed
+
+import kaio
+from examples.matmul import TILE, matmul
+from examples.saxpy import saxpy
+from kaio import Out, f32, i32
+
+N = 1 << 24
+SIZE = 512
+ROUNDS, THREADS = 1000, 256
+SIMULATED = 4096
+
+SIMULATOR = f"""
+import time
+import numpy as np
+from numba import cuda
+
+@cuda.jit
+def saxpy(x, y, a):
+    i = cuda.grid(1)
+    if i < y.size:
+        y[i] = a * x[i] + y[i]
+
+x, y, a = np.ones({SIMULATED}, np.float32), np.zeros({SIMULATED}, np.float32), np.float32(2)
+start = time.perf_counter()
+saxpy[{SIMULATED} // 256, 256](x, y, a)
+print((time.perf_counter() - start) * 1e3)
+"""
+
+
+@kaio.kernel
+def barriers(out: Out[i32], rounds: i32):
+    """Meet `rounds` times and do nothing else."""
+    for _ in range(rounds):
+        kaio.bar_sync()
+    out[kaio.thread_idx.x] = rounds
+
+
+def on(workers: int, check: str) -> kaio.Device:
+    return kaio.Device("cpu", workers=workers, check=check)
+
+
+def saxpy_cases() -> dict[str, Callable[[], float]]:
+    from numba import njit
+
+    @njit
+    def plain(x, y, a):
+        for i in range(y.size):
+            y[i] = a * x[i] + y[i]
+
+    x, y, a = np.ones(N, np.float32), np.zeros(N, np.float32), np.float32(1e-6)
+    cases = {"saxpy 16M njit": lambda: timed(lambda: plain(x, y, a), unit="ms")}
+    for name, workers, check in (
+        ("one worker, bounds", 1, "bounds"),
+        ("one worker, unchecked", 1, "off"),
+        ("two workers, bounds", 2, "bounds"),
+    ):
+        cases[f"saxpy 16M kaio, {name}"] = _saxpy_on(on(workers, check), x, y)
+    return cases
+
+
+def _saxpy_on(device: kaio.Device, x: np.ndarray, y: np.ndarray) -> Callable[[], float]:
+    bound = saxpy.over(N).bind(device.alloc_from(x), device.alloc_from(y), 1e-6)
+    return lambda: timed(lambda: bound.launch().wait(), unit="ms")
+
+
+def matmul_cases() -> dict[str, Callable[[], float]]:
+    from numba import njit
+
+    @njit
+    def tiled(a, b, c):
+        n = a.shape[0]
+        a_tile, b_tile = np.empty((TILE, TILE), np.float32), np.empty((TILE, TILE), np.float32)
+        total = np.empty((TILE, TILE), np.float32)
+        for row in range(0, n, TILE):
+            for col in range(0, n, TILE):
+                total[:] = 0
+                for start in range(0, n, TILE):
+                    for y in range(TILE):
+                        for x in range(TILE):
+                            a_tile[y, x] = a[row + y, start + x]
+                            b_tile[y, x] = b[start + y, col + x]
+                    for y in range(TILE):
+                        for k in range(TILE):
+                            scale = a_tile[y, k]
+                            for x in range(TILE):
+                                total[y, x] += scale * b_tile[k, x]
+                for y in range(TILE):
+                    for x in range(TILE):
+                        c[row + y, col + x] = total[y, x]
+
+    random = np.random.default_rng(0)
+    a, b = random.random((2, SIZE, SIZE), dtype=np.float32)
+    c = np.zeros((SIZE, SIZE), np.float32)
+    cases = {"matmul 512 njit, same tiling": lambda: timed(lambda: tiled(a, b, c), unit="ms")}
+    for name, check in (("bounds", "bounds"), ("unchecked", "off")):
+        device = on(1, check)
+        buffers = device.alloc_from(a), device.alloc_from(b), device.alloc_zeros((SIZE, SIZE), f32)
+        cases[f"matmul 512 kaio, one worker, {name}"] = _matmul_on(buffers)
+    return cases
+
+
+def _matmul_on(buffers: tuple[kaio.GpuBuffer, ...]) -> Callable[[], float]:
+    bound = matmul.over((SIZE, SIZE)).block(TILE, TILE).bind(*buffers)
+    return lambda: timed(lambda: bound.launch().wait(), unit="ms")
+
+
+def barrier_case() -> dict[str, Callable[[], float]]:
+    device = on(1, "bounds")
+    out = device.alloc_zeros(THREADS, i32)
+    full = barriers.over(THREADS).block(THREADS).bind(out, ROUNDS)
+    return {
+        "barrier, per thread": lambda: timed(lambda: full.launch().wait(), unit="ns") / (ROUNDS * THREADS),
+    }
+
+
+def simulator_cases() -> dict[str, Callable[[], float]]:
+    device = on(1, "bounds")
+    x, y = device.alloc_from(np.ones(SIMULATED, np.float32)), device.alloc_zeros(SIMULATED, f32)
+    return {
+        "saxpy 4096 Numba simulator": lambda: fresh_process(SIMULATOR, environment={"NUMBA_ENABLE_CUDASIM": "1"}),
+        "saxpy 4096 kaio": lambda: timed(lambda: saxpy.over(SIMULATED).launch(x, y, 2.0).wait(), unit="ms"),
+    }
+
+
+def main() -> None:
+    report = Report("cpu_device")
+    big = compare(saxpy_cases() | matmul_cases(), unit="ms", rounds=11)
+    barrier = compare(barrier_case(), unit="ns", rounds=11)
+    small = compare(simulator_cases(), unit="ms", rounds=5, warm_up=1)
+    for measured in (big, barrier, small):
+        report.add(measured.values())
+    njit, tiled = big["saxpy 16M njit"], big["matmul 512 njit, same tiling"]
+    report.ratios = {
+        "saxpy_16m_bounds_speed_over_njit": ratio(njit, big["saxpy 16M kaio, one worker, bounds"]),
+        "saxpy_16m_unchecked_speed_over_njit": ratio(njit, big["saxpy 16M kaio, one worker, unchecked"]),
+        "saxpy_16m_two_workers_speed_over_njit": ratio(njit, big["saxpy 16M kaio, two workers, bounds"]),
+        "matmul_512_bounds_speed_over_njit": ratio(tiled, big["matmul 512 kaio, one worker, bounds"]),
+        "matmul_512_unchecked_speed_over_njit": ratio(tiled, big["matmul 512 kaio, one worker, unchecked"]),
+        "saxpy_4096_speed_over_simulator": ratio(small["saxpy 4096 Numba simulator"], small["saxpy 4096 kaio"]),
+        "barrier_ns_per_thread": round(barrier["barrier, per thread"].median, 3),
+    }
+    report.finish()
+
+
+if __name__ == "__main__":
+    main()
