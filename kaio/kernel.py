@@ -1,0 +1,288 @@
+"""`@kaio.kernel` and `Kernel`: where compiler and runtime meet."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, cast, overload
+
+from kaio.dsl.compiler import pipeline
+from kaio.dsl.compiler.pipeline import Compiled, CompileOptions, Front
+from kaio.dsl.function import by_import_name
+from kaio.dsl.types import MISSING, BufferAnnotation, ConstAnnotation, Signature
+from kaio.dtypes import DType, dtype_of
+from kaio.errors import KaioError, LaunchError, UnsupportedFeatureError
+from kaio.launch import BoundLaunch, Launcher
+from kaio.launch.arguments import Parameters
+from kaio.launch.scalars import constant
+from kaio.program import Program
+from kaio.runtime import Completion, Device
+from kaio.variants import IndexBits, Variants, compiler_target
+
+__all__ = ["Kernel", "kernel"]
+
+# Launchers of one-dimensional `over`, kept so that a loop over the same size finds its geometry resolved.
+_KEPT_LAUNCHERS = 64
+
+
+class Kernel:
+    """A kernel: an immutable value that is compiled on first use, once for each specialisation and target.
+
+    Made by `@kaio.kernel`. Say over what it runs, then launch it: `saxpy.over(y.size).launch(x, y, 2.0)`.
+    It pickles by its import name.
+    """
+
+    __name__: str
+    __qualname__: str
+    __wrapped__: Callable[..., Any]
+    parameters: Parameters
+    variants: Variants
+    compile_options: CompileOptions
+    _front: Front
+    _launchers: dict[int, Launcher]
+
+    def __init__(self, function: Callable[..., Any], options: CompileOptions) -> None:
+        front = pipeline.read(function)
+        parameters = Parameters(front.signature)
+        own = {name: getattr(function, name) for name in ("__name__", "__qualname__", "__module__", "__doc__")}
+        self.__dict__.update(
+            own,
+            __wrapped__=function,
+            parameters=parameters,
+            compile_options=options,
+            _front=front,
+            variants=Variants(front, options, parameters),
+            _launchers={},
+        )
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"kernel `{self.name}` is immutable")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"kernel `{self.name}` is immutable")
+
+    @property
+    def name(self) -> str:
+        """The kernel's name; also that of its entry in the PTX."""
+        return self._front.signature.name
+
+    @property
+    def signature(self) -> Signature:
+        """The parameters as annotated."""
+        return self._front.signature
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self.__wrapped__)
+
+    @property
+    def launch_bounds(self) -> int | None:
+        """The most threads of a block, as given to the decorator."""
+        return self.compile_options.launch_bounds
+
+    def __repr__(self) -> str:
+        return f"<kaio.kernel {self.signature}>"
+
+    def __reduce__(self) -> str:
+        return by_import_name(self, "kernel")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise LaunchError: a kernel is launched, not called."""
+        names = ", ".join(param.name for param in self.signature.params)
+        raise LaunchError(
+            f"kernel `{self.name}` is launched, not called",
+            help=f"say over what it runs: `{self.name}.over({self._extent()}).launch({names})`",
+        )
+
+    def _extent(self) -> str:
+        """What a launch of this kernel usually runs over, as a user writes it: the first buffer that it writes."""
+        buffers = [param for param in self.signature.params if isinstance(param.annotation, BufferAnnotation)]
+        buffers.sort(key=lambda param: cast(BufferAnnotation, param.annotation).access == "In")
+        if not buffers:
+            return "shape"
+        ndim = cast(BufferAnnotation, buffers[0].annotation).ndim
+        return f"{buffers[0].name}.{'size' if ndim == 1 else 'shape'}"
+
+    # Launching: the first word of a launch. Each gives a Launcher.
+
+    def over(self, shape: Any) -> Launcher:
+        """One thread for each element of a NumPy shape, the last axis being x: see `Launcher.over`."""
+        if type(shape) is not int:  # True and 1.0 would be found as 1
+            return Launcher(self).over(shape)
+        found = self._launchers.get(shape)
+        if found is None:
+            found = Launcher(self).over(shape)
+            if len(self._launchers) >= _KEPT_LAUNCHERS:
+                self._launchers.clear()
+            self._launchers[shape] = found
+        return found
+
+    def grid(self, *blocks: Any) -> Launcher:
+        """This many blocks, x first: see `Launcher.grid`."""
+        return Launcher(self).grid(*blocks)
+
+    def block(self, *threads: Any) -> Launcher:
+        """Blocks of this many threads, x first: see `Launcher.block`."""
+        return Launcher(self).block(*threads)
+
+    def on(self, where: Any) -> Launcher:
+        """On this stream or device: see `Launcher.on`."""
+        return Launcher(self).on(where)
+
+    def options(self, **options: Any) -> Launcher:
+        """Options of the launch: see `Launcher.options`."""
+        return Launcher(self).options(**options)
+
+    def shared(self, **counts: int) -> Launcher:
+        """Sizes of dynamic shared memory: see `Launcher.shared`."""
+        return Launcher(self).shared(**counts)
+
+    def launch(self, *args: Any, **kwargs: Any) -> Completion:
+        """Raise LaunchError: a launch needs `over` or `grid` first."""
+        return Launcher(self).launch(*args, **kwargs)
+
+    def bind(self, *args: Any, **kwargs: Any) -> BoundLaunch:
+        """Raise LaunchError: a launch needs `over` or `grid` first."""
+        return Launcher(self).bind(*args, **kwargs)
+
+    def __getitem__(self, geometry: Any) -> Launcher:
+        """The short form: `kernel[grid, block](*args)`, each a whole number or a tuple with x first."""
+        if not isinstance(geometry, tuple) or len(geometry) != 2:
+            raise LaunchError(
+                f"`{self.name}[…]` takes a grid and a block (got {geometry!r})",
+                help=f"`{self.name}[grid, block](…)`; a stream goes to `.on(stream)`",
+            )
+        return Launcher(self).grid(geometry[0]).block(geometry[1])
+
+    # Compiling and looking at what came out.
+
+    def compile(
+        self, target: str | Device | None = None, *, index_bits: IndexBits = 32, **consts_and_types: Any
+    ) -> Program:
+        """Compile now, and return the program: for a target ("sm_90", "cpu") or for a device with its checks.
+
+        Constants are given by name, the dtypes of a generic kernel by the name of the TypeVar or of a parameter
+        that has it. Without a target: that of the first GPU, or sm_90 where there is none.
+        """
+        return self._inspect(target, index_bits, consts_and_types).program
+
+    def stages(
+        self, target: str | Device | None = None, *, index_bits: IndexBits = 32, **consts_and_types: Any
+    ) -> Mapping[str, object]:
+        """Every stage of the compiler by name, in order, each a value that prints readably; as `compile` else."""
+        return dict(self._inspect(target, index_bits, consts_and_types).stages)
+
+    def ptx(self, target: str | Device | None = None, *, index_bits: IndexBits = 32, **consts_and_types: Any) -> str:
+        """The PTX text; as `compile` else."""
+        return self._stage("ptx", target, index_bits, consts_and_types)
+
+    def llvm(self, target: str | Device | None = None, *, index_bits: IndexBits = 32, **consts_and_types: Any) -> str:
+        """The LLVM IR that kaio hands to libNVVM, or for the CPU to LLVM; as `compile` else."""
+        return self._stage("llvm", target, index_bits, consts_and_types)
+
+    def types(self, target: str | Device | None = None, *, index_bits: IndexBits = 32, **consts_and_types: Any) -> str:
+        """The source's values with the type that each was found to have; as `compile` else."""
+        return self._stage("types", target, index_bits, consts_and_types)
+
+    def _stage(self, stage: str, target: Any, index_bits: IndexBits, consts_and_types: dict[str, Any]) -> str:
+        found = self._inspect(target, index_bits, consts_and_types).stages
+        if stage not in found:
+            raise UnsupportedFeatureError(f"a kernel compiled for {target} has no {stage}")
+        return str(found[stage])
+
+    def _inspect(self, target: Any, index_bits: IndexBits, consts_and_types: dict[str, Any]) -> Compiled:
+        consts, dtypes = _split(self.parameters, consts_and_types)
+        target, check = compiler_target(target)
+        return self.variants.build(target, check, consts, dtypes, index_bits).compiled
+
+
+def _split(parameters: Parameters, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, DType]]:
+    """Constants and generic dtypes by name, from the keywords of `ptx` and its kin."""
+    kernel, left = parameters.kernel, dict(given)
+    consts: dict[str, Any] = {}
+    for param in parameters.params:
+        if isinstance(param.annotation, ConstAnnotation):
+            value = left.pop(param.name, param.default)
+            if value is MISSING:
+                raise LaunchError(
+                    f"kernel `{kernel}` is compiled for a value of its constant `{param.name}`",
+                    help=f"name it, as in `{kernel}.ptx({param.name}=…)`",
+                )
+            consts[param.name] = constant(kernel, param.name, param.annotation.of, value)
+    dtypes: dict[str, DType] = {}
+    for generic in parameters.generics:
+        having = [p.name for p in parameters.params if getattr(p.annotation, "dtype", None) is generic]
+        found = [left.pop(name) for name in (generic.__name__, *having) if name in left]
+        if not found:
+            raise LaunchError(
+                f"kernel `{kernel}` is compiled for a dtype of its `{generic.__name__}`",
+                help=f"name it, as in `{kernel}.ptx({generic.__name__}=kaio.f32)`",
+            )
+        dtypes[generic.__name__] = dtype_of(found[0])
+    if left:
+        raise LaunchError(
+            f"kernel `{kernel}` has no constant or dtype `{next(iter(left))}`",
+            help=f"its parameters are `{parameters.signature}`",
+        )
+    return consts, dtypes
+
+
+@overload
+def kernel(function: Callable[..., Any], /) -> Kernel: ...
+
+
+@overload
+def kernel(
+    *, contract: bool = True, fastmath: bool = False, max_registers: int | None = None, launch_bounds: int | None = None
+) -> Callable[[Callable[..., Any]], Kernel]: ...
+
+
+def kernel(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    contract: bool = True,
+    fastmath: bool = False,
+    max_registers: int | None = None,
+    launch_bounds: int | None = None,
+) -> Any:
+    """Make a kernel of a function whose parameters are annotated with `In`, `Out`, `InOut`, dtypes and `Const`.
+
+    The source is checked here: KernelSyntaxError lists all mistakes, with their places. The kernel is compiled on
+    first use, or by `compile`.
+
+    `contract=False` fuses no multiplication with an addition. `fastmath=True` allows approximate division and
+    functions and flushes subnormals. `max_registers` limits the registers of a thread (16 to 255), `launch_bounds`
+    the threads of a block (1 to 1024), which lets the compiler use more registers.
+
+    >>> import numpy as np, kaio
+    >>> @kaio.kernel
+    ... def double(x: kaio.InOut[kaio.f32]):
+    ...     i = kaio.grid(1)
+    ...     if i < x.size:
+    ...         x[i] = 2 * x[i]
+    >>> x = kaio.Device("cpu").alloc_from(np.array([1.0, 2.5], np.float32))
+    >>> double.over(x.size).launch(x).wait()
+    >>> x.to_host()
+    array([2., 5.], dtype=float32)
+    """
+    _check_option("max_registers", max_registers, 16, 255)
+    _check_option("launch_bounds", launch_bounds, 1, 1024)
+    options = CompileOptions(bool(contract), bool(fastmath), max_registers, launch_bounds)
+
+    def decorate(function: Callable[..., Any]) -> Kernel:
+        if not inspect.isfunction(function):
+            raise KaioError(
+                f"`@kaio.kernel` takes a Python function (got {function!r})",
+                help="write it above `def`: `@kaio.kernel`, or with options `@kaio.kernel(fastmath=True)`",
+            )
+        return Kernel(function, options)
+
+    return decorate if function is None else decorate(function)
+
+
+def _check_option(name: str, value: Any, low: int, high: int) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise KaioError(f"`{name}` of a kernel is a whole number from {low} to {high} (got {value!r})")

@@ -1,0 +1,233 @@
+"""The arguments of a launch: bound as in a Python call, checked against the parameters, ready to pack.
+
+A launch on the usual path (positional arguments, buffers of the right type) runs one small closure per buffer and
+nothing else; whatever is not plainly right goes the slow way, which finds the words.
+"""
+
+from __future__ import annotations
+
+import difflib
+import struct
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from kaio.dsl.types import MISSING, BufferAnnotation, ConstAnnotation, Param, ScalarAnnotation, Signature
+from kaio.dtypes import DType, dtype_of
+from kaio.errors import KaioError, LaunchError
+from kaio.launch.buffers import buffer_check
+from kaio.launch.call import Call
+from kaio.launch.scalars import constant, convert, describe, largest_float
+
+__all__ = ["Parameters"]
+
+Check = Callable[[Any, Call], None]
+
+
+class Parameters:
+    """The parameters of one kernel, made ready to check arguments fast; one per kernel."""
+
+    def __init__(self, signature: Signature) -> None:
+        self.kernel = signature.name
+        self.signature = signature
+        self.params = signature.params
+        self.generics = _generics(signature)
+        self._count = len(self.params) if all(param.kind != "keyword" for param in self.params) else -1
+        self._checks: dict[tuple[DType, ...], tuple[Check | None, ...]] = {}
+        self._writes = any(_is_written(param) for param in self.params)
+        self._constants = any(isinstance(param.annotation, ConstAnnotation) for param in self.params)
+
+    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """Bind and check; raises LaunchError (or the buffer's own class) naming the argument and showing the value.
+
+        Scalars are left as given: `struct` checks their range while it packs, and `scalars` says what was wrong.
+        """
+        values: Any = args
+        if kwargs or len(args) != self._count:
+            values = self.bind(args, kwargs)
+        call = Call(self._solve(values) if self.generics else ())
+        checks = self._checks.get(call.dtypes)
+        if checks is None:
+            checks = self._checks[call.dtypes] = self._make_checks(call.dtypes)
+        packed = call.packed
+        for check, value in zip(checks, values, strict=True):
+            if check is None:
+                packed.append(value)
+            else:
+                check(value, call)
+        if self._constants:
+            call.key = (*call.dtypes, *(value.hex() if type(value) is float else value for value in call.consts))
+        if self._writes and len(call.uses) > 1:
+            self._check_overlap(call)
+        return call
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The values in the order of the parameters, as a Python call binds them: by position, by name, by default."""
+        by_position = [param for param in self.params if param.kind != "keyword"]
+        if len(args) > len(by_position):
+            positional = "" if len(by_position) == len(self.params) else "positional "
+            wanted = f"{len(by_position)} {positional}argument{'' if len(by_position) == 1 else 's'}"
+            raise self._miscall(f"takes {wanted} (got {len(args)})")
+        given = dict(zip((param.name for param in by_position), args, strict=False))
+        for name, value in kwargs.items():
+            self._check_keyword(name, given)
+            given[name] = value
+        missing = [p.name for p in self.params if p.name not in given and p.default is MISSING]
+        if missing:
+            listed = " and ".join(f"`{name}`" for name in missing)
+            raise self._miscall(f"misses argument{'s' if len(missing) > 1 else ''} {listed}")
+        return [given[param.name] if param.name in given else param.default for param in self.params]
+
+    def _check_keyword(self, name: str, given: dict[str, Any]) -> None:
+        kinds = {param.name: param.kind for param in self.params}
+        if name in given:
+            raise LaunchError(f"argument `{name}` of kernel `{self.kernel}` is given twice")
+        if name not in kinds:
+            near = difflib.get_close_matches(name, kinds, n=1)
+            raise self._miscall(f"has no parameter `{name}`", f"did you mean `{near[0]}`?" if near else None)
+        if kinds[name] == "positional":
+            raise self._miscall(f"takes `{name}` by position, not by name")
+
+    def _miscall(self, what: str, help: str | None = None) -> LaunchError:
+        return LaunchError(f"kernel `{self.kernel}` {what}", help=help or f"its parameters are `{self.signature}`")
+
+    def pack(self, pack: Callable[..., bytes], call: Call) -> bytes:
+        """The argument block; a scalar that does not fit raises LaunchError."""
+        try:
+            return pack(*call.packed)
+        except (struct.error, OverflowError, TypeError):
+            return pack(*self.convert(call))
+
+    def convert(self, call: Call) -> list[Any]:
+        """The values to pack with each scalar converted, or LaunchError for the first that does not fit."""
+        packed = iter(call.packed)
+        found: list[Any] = []
+        for param in self.params:
+            match param.annotation:
+                case BufferAnnotation(ndim=ndim):
+                    found += [next(packed) for _ in range(1 + ndim)]
+                case ScalarAnnotation(dtype=dtype):
+                    found.append(convert(self.kernel, param.name, self._dtype(dtype, call.dtypes), next(packed)))
+        return found
+
+    def consts(self, call: Call) -> dict[str, Any]:
+        """The constants of a call by name."""
+        names = (param.name for param in self.params if isinstance(param.annotation, ConstAnnotation))
+        return dict(zip(names, call.consts, strict=True))
+
+    def generic_dtypes(self, call: Call) -> dict[str, DType]:
+        """The dtypes of a call by the name of their TypeVar."""
+        return dict(zip((generic.__name__ for generic in self.generics), call.dtypes, strict=True))
+
+    def _dtype(self, dtype: Any, dtypes: tuple[DType, ...]) -> DType:
+        return dtype if isinstance(dtype, DType) else dtypes[self.generics.index(dtype)]
+
+    def _make_checks(self, dtypes: tuple[DType, ...]) -> tuple[Check | None, ...]:
+        return tuple(self._make_check(param, dtypes) for param in self.params)
+
+    def _make_check(self, param: Param, dtypes: tuple[DType, ...]) -> Check | None:
+        match param.annotation:
+            case BufferAnnotation(access, dtype, ndim):
+                return buffer_check(self.kernel, param, self._dtype(dtype, dtypes), ndim, access)
+            case ConstAnnotation(of):
+                return lambda value, call: call.consts.append(constant(self.kernel, param.name, of, value))
+            case ScalarAnnotation(dtype):
+                return _scalar_check(self.kernel, param.name, self._dtype(dtype, dtypes))
+
+    def _solve(self, values: Any) -> tuple[DType, ...]:
+        """The dtype of each TypeVar: of the first buffer that has it, else of the first NumPy scalar."""
+        return tuple(self._solve_one(generic, values) for generic in self.generics)
+
+    def _solve_one(self, generic: TypeVar, values: Any) -> DType:
+        having = [
+            (param, value)
+            for param, value in zip(self.params, values, strict=True)
+            if getattr(param.annotation, "dtype", None) is generic
+        ]
+        having.sort(key=lambda pair: isinstance(pair[0].annotation, ScalarAnnotation))
+        for param, value in having:
+            found = _dtype_of_value(value)
+            if found is None:
+                continue
+            if generic.__constraints__ and found not in generic.__constraints__:
+                allowed = ", ".join(map(repr, generic.__constraints__))
+                raise LaunchError(
+                    f"argument `{param.name}` of kernel `{self.kernel}` must be of one of {allowed} "
+                    f"(got {describe(value)})",
+                    help=f"convert it, for example with `{param.name}.astype(kaio.{generic.__constraints__[0]!r})`",
+                )
+            return found
+        name = having[0][0].name
+        raise LaunchError(
+            f"argument `{name}` of kernel `{self.kernel}` does not tell which dtype {generic.__name__} is "
+            f"(got {describe(having[0][1])})",
+            help=f"pass a scalar of a dtype, for example `kaio.f32({name})`",
+        )
+
+    def _check_overlap(self, call: Call) -> None:
+        """Refuse memory that is written through one argument and used through another."""
+        uses = call.uses
+        for later in range(1, len(uses)):
+            buffer, access = uses[later]
+            start, stop = buffer.byte_range
+            for earlier in range(later):
+                other, other_access = uses[earlier]
+                if access == "In" == other_access:
+                    continue
+                other_start, other_stop = other.byte_range
+                # An empty buffer has no byte, wherever it points.
+                if start < other_stop and other_start < stop and start < stop and other_start < other_stop:
+                    raise self._overlap(call, earlier, later)
+
+    def _overlap(self, call: Call, one: int, two: int) -> LaunchError:
+        same = call.uses[one][0].byte_range == call.uses[two][0].byte_range
+        written = one if call.uses[one][1] != "In" else two
+        return LaunchError(
+            f"arguments `{call.names[one]}` and `{call.names[two]}` of kernel `{self.kernel}` "
+            f"{'are' if same else 'overlap in'} the same memory, and `{call.names[written]}` is "
+            f"{call.uses[written][1]}",
+            help=f"pass a copy, for example `{call.names[two if written == one else one]}.copy()`, "
+            "or use one InOut parameter for both",
+        )
+
+
+def _generics(signature: Signature) -> tuple[TypeVar, ...]:
+    found: dict[TypeVar, None] = {}
+    for param in signature.params:
+        dtype = getattr(param.annotation, "dtype", None)
+        if isinstance(dtype, TypeVar):
+            found[dtype] = None
+    return tuple(found)
+
+
+def _is_written(param: Param) -> bool:
+    return isinstance(param.annotation, BufferAnnotation) and param.annotation.access != "In"
+
+
+def _dtype_of_value(value: Any) -> DType | None:
+    """The dtype that a value carries; None for a Python number."""
+    dtype = getattr(value, "dtype", None)
+    try:
+        return None if dtype is None else dtype_of(dtype)
+    except KaioError:
+        return None
+
+
+def _scalar_check(kernel: str, name: str, dtype: DType) -> Check | None:
+    if dtype.is_int:
+        return None  # `struct` takes what is a whole number and in range, and nothing else
+
+    # `struct` would take the truth of anything as a bool, as a float whatever has a `__float__`, and too large a
+    # number as infinity.
+    if dtype.kind == "b":
+
+        def check_scalar(value: Any, call: Call) -> None:
+            call.packed.append(value if type(value) is bool else convert(kernel, name, dtype, value))
+
+    else:
+        largest = largest_float(dtype)
+
+        def check_scalar(value: Any, call: Call) -> None:
+            plain = type(value) is float and -largest <= value <= largest
+            call.packed.append(value if plain else convert(kernel, name, dtype, value))
+
+    return check_scalar

@@ -1,0 +1,53 @@
+"""`BoundLaunch`: a launch checked and packed once, to be repeated near the driver's floor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kaio.errors import LaunchError
+from kaio.launch.launcher import Launcher
+from kaio.runtime import Completion
+
+__all__ = ["BoundLaunch"]
+
+
+class BoundLaunch:
+    """A kernel with geometry and arguments; `launch()` repeats it. Made by `kernel.over(…).bind(…)`.
+
+    It keeps its buffers alive. It does not look again at globals that the kernel captured, nor at which stream is
+    current: it runs where it was bound. A buffer closed since raises BufferClosedError.
+    """
+
+    __slots__ = ("_launcher", "_prepared", "_values")
+
+    def __init__(self, launcher: Launcher, values: list[Any]) -> None:
+        self._launcher = launcher
+        self._prepare(values)
+
+    def _prepare(self, values: list[Any]) -> None:
+        stream, variant, geometry, arguments, uses = self._launcher.ready(tuple(values), {})
+        self._prepared = stream.prepare(
+            variant.loaded, geometry.grid, geometry.block, arguments, uses, timed=self._launcher.timed
+        )
+        self._values = values
+
+    def launch(self) -> Completion:
+        """Launch once more; returns at once with the work's Completion."""
+        return self._prepared.launch()
+
+    __call__ = launch
+
+    def update(self, **changes: Any) -> None:
+        """Change arguments by name, with all checks; if one fails, nothing changes."""
+        kernel = self._launcher.kernel
+        names = [param.name for param in kernel.parameters.params]
+        for name in changes:
+            if name not in names:
+                raise LaunchError(
+                    f"kernel `{kernel.name}` has no parameter `{name}`",
+                    help=f"its parameters are `{kernel.parameters.signature}`",
+                )
+        self._prepare([changes.get(name, value) for name, value in zip(names, self._values, strict=True)])
+
+    def __repr__(self) -> str:
+        return f"<BoundLaunch {self._launcher!r}>"

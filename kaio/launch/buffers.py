@@ -1,0 +1,93 @@
+"""Buffer arguments of a launch: the usual path as one closure, and the words for what is not right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kaio.dsl.types import Param
+from kaio.dtypes import DType
+from kaio.errors import LaunchError
+from kaio.interop import adopt
+from kaio.launch.call import Call
+from kaio.launch.scalars import describe
+from kaio.program import Access
+from kaio.runtime import GpuBuffer
+
+__all__ = ["buffer_check"]
+
+# The most elements that an i32 counts.
+_I32_MAX = 2**31 - 1
+
+
+def buffer_check(kernel: str, param: Param, dtype: DType, ndim: int, access: Access) -> Callable[[Any, Call], None]:
+    """A closure that checks one buffer argument and notes it in the call: pointer, sizes, device, use."""
+    name = param.name
+
+    def check_buffer(value: Any, call: Call) -> None:
+        if type(value) is not GpuBuffer:
+            value = _foreign(kernel, name, dtype, access, value)
+        if value.dtype is not dtype or value.ndim != ndim or not value.is_contiguous:
+            raise _wrong_buffer(kernel, param, dtype, ndim, value)
+        value.check_usable()
+        if access != "In" and value.is_read_only:
+            raise LaunchError(
+                f"argument `{name}` of kernel `{kernel}` is {access}, but its memory is read-only",
+                help=f"pass a copy: `{name}.copy()`",
+            )
+        device = value.device
+        if device is not call.device:
+            if call.device is not None:
+                raise _wrong_device(kernel, name, device, call)
+            call.device = device
+        call.uses.append((value, access))
+        call.names.append(name)
+        shape = value.shape
+        call.packed.append(value.pointer)
+        call.packed.extend(shape)
+        if value.size > _I32_MAX or (not value.size and max(shape) > _I32_MAX):
+            call.wide = True
+
+    return check_buffer
+
+
+def _wrong_buffer(kernel: str, param: Param, dtype: DType, ndim: int, value: GpuBuffer) -> LaunchError:
+    name = param.name
+    if value.dtype is not dtype:
+        dimensions = "" if ndim == 1 else f"{ndim}-D "
+        what = f"must be a {dimensions}GpuBuffer of {dtype!r} (got {describe(value)})"
+        way_out = f"convert it with `{name}.astype(kaio.{dtype!r})`"
+    elif value.ndim != ndim:
+        what = f"must be a {ndim}-D GpuBuffer of {dtype!r} (got {describe(value)})"
+        annotated = f"{param.annotation.access}[{dtype!r}, D{value.ndim}]"  # type: ignore[union-attr]
+        way_out = f"reshape it, or annotate `{name}: {annotated}`"
+    else:
+        what = f"must be C-contiguous (got {describe(value)} with strides {value.strides})"
+        way_out = f"copy it with `{name}.copy()`"
+    return LaunchError(f"argument `{name}` of kernel `{kernel}` {what}", help=way_out)
+
+
+def _wrong_device(kernel: str, name: str, device: Any, call: Call) -> LaunchError:
+    return LaunchError(
+        f"argument `{name}` of kernel `{kernel}` is on {device}, but argument `{call.names[0]}` is on {call.device}",
+        help=f"copy one over, for example `{call.names[0]}.device.alloc_from({name}.to_host())`",
+    )
+
+
+def _foreign(kernel: str, name: str, dtype: DType, access: Access, value: Any) -> GpuBuffer:
+    """The buffer over a foreign array's memory; a host array and what is no array are refused with the way out."""
+    if isinstance(value, np.ndarray | np.generic):
+        converted = name if value.dtype == dtype.numpy else f"{name}.astype(np.{dtype.numpy})"
+        raise LaunchError(
+            f"argument `{name}` of kernel `{kernel}` must be a GpuBuffer of {dtype!r} (got {describe(value)})",
+            help=f"copy it to a device: `{name} = device.alloc_from({converted})`",
+        )
+    buffer = adopt(value)
+    if buffer is None:
+        raise LaunchError(
+            f"argument `{name}` of kernel `{kernel}` must be a GpuBuffer of {dtype!r} (got {describe(value)})",
+            help=f"make one: `{name} = device.alloc_from(…)`",
+        )
+    return buffer

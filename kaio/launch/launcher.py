@@ -1,0 +1,235 @@
+"""`Launcher`: what a launch is made of besides its arguments, as an immutable value that `launch` carries out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from kaio.errors import LaunchError, UnsupportedFeatureError
+from kaio.launch.arguments import Parameters
+from kaio.launch.call import Call
+from kaio.launch.geometry import Dims, check_limits, check_registers, cover, default_block, read_dims, read_shape, three
+from kaio.runtime import Completion, Device, Stream
+
+if TYPE_CHECKING:
+    from kaio.launch.bound import BoundLaunch
+
+__all__ = ["Launchable", "Launcher", "Ready", "Variant"]
+
+_CHECKS = {"off": "off", "bounds": "bounds", "full": "full", True: "bounds", False: "off"}
+_NOT_YET = ("schedule", "cooperative", "cluster", "fuel")
+
+
+class Variant(Protocol):
+    """One specialisation of a kernel, loaded on a device."""
+
+    loaded: Any
+    pack: Callable[..., bytes]
+
+
+class Variants(Protocol):
+    """The compiled variants of a kernel."""
+
+    def find(self, device: Device, check: str, key: tuple[Any, ...], wide: bool) -> Variant | None:
+        """The variant if it is there and what it captured is unchanged."""
+
+    def make(self, device: Device, check: str, call: Call, wide: bool) -> Variant:
+        """Compile and load the variant, once."""
+
+
+class Launchable(Protocol):
+    """What a launch needs of a kernel."""
+
+    parameters: Parameters
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def variants(self) -> Variants: ...  # noqa: D102
+    @property
+    def launch_bounds(self) -> int | None: ...  # noqa: D102
+
+
+class Geometry(NamedTuple):
+    """Grid and block on one device, x first."""
+
+    grid: Dims
+    block: Dims
+    wide: bool  # an index along an axis does not fit an i32
+    is_empty: bool
+
+
+class Ready(NamedTuple):
+    """A launch after all checks: where it runs, and what is launched there."""
+
+    stream: Stream
+    variant: Variant
+    geometry: Geometry
+    arguments: bytes
+    uses: tuple[Any, ...]
+
+
+class Launcher:
+    """A kernel with its geometry, place and options; each method but `launch` and `bind` gives a new value.
+
+    Made by a kernel: `kernel.over(shape)`, `kernel.grid(…)`, `kernel[grid, block]`.
+    """
+
+    __slots__ = ("_block", "_check", "_device", "_geometries", "_grid", "_shape", "_stream", "kernel", "timed")
+
+    kernel: Launchable
+    timed: bool
+
+    def __init__(self, kernel: Launchable) -> None:
+        self.kernel = kernel
+        self._shape: tuple[int, ...] | None = None
+        self._grid: tuple[int, ...] | None = None
+        self._block: tuple[int, ...] | None = None
+        self._stream: Stream | None = None
+        self._device: Device | None = None
+        self._check: str | None = None
+        self.timed = False
+        self._geometries: dict[Device, Geometry] = {}
+
+    def _with(self, **changes: Any) -> Launcher:
+        new = Launcher.__new__(Launcher)
+        for name in Launcher.__slots__:
+            object.__setattr__(new, name, changes[name] if name in changes else getattr(self, name))
+        object.__setattr__(new, "_geometries", {})
+        return new
+
+    def over(self, shape: Any) -> Launcher:
+        """One thread for each element of a NumPy shape (an int or a tuple of up to three), the last axis being x.
+
+        The grid is rounded up to whole blocks, so kernels guard: `if i < y.size`. An empty shape launches nothing.
+        """
+        return self._with(_shape=read_shape(self.kernel.name, shape), _grid=None)
+
+    def grid(self, *blocks: Any) -> Launcher:
+        """This many blocks, x first: `.grid(64)`, `.grid(8, 4)`, `.grid((8, 4, 2))`; replaces `over`."""
+        return self._with(_grid=read_dims(self.kernel.name, "grid", blocks), _shape=None)
+
+    def block(self, *threads: Any) -> Launcher:
+        """Blocks of this many threads, x first: `.block(128)`, `.block(32, 8)`. Default: 256, (32, 8) or (8, 8, 4)."""
+        if threads == ("occupancy",):
+            raise UnsupportedFeatureError(
+                '`block("occupancy")` is not supported yet', help="name the block, for example `.block(256)`"
+            )
+        return self._with(_block=read_dims(self.kernel.name, "block", threads))
+
+    def on(self, where: Stream | Device) -> Launcher:
+        """On this stream or device. Default: the device of the buffers, and its current stream."""
+        if isinstance(where, Stream):
+            return self._with(_stream=where, _device=where.device)
+        if isinstance(where, Device):
+            return self._with(_stream=None, _device=where)
+        raise LaunchError(
+            f"`on` of kernel `{self.kernel.name}` takes a stream or a device (got {where!r})",
+            help=f"for example `.on(kaio.Device({where!r}))`" if isinstance(where, str | int) else None,
+        )
+
+    def options(self, *, check: str | bool | None = None, timed: bool | None = None, **later: Any) -> Launcher:
+        """Options of the launch: `check` is "off", "bounds" or "full" (True: "bounds"), default that of the device.
+
+        `timed=True` makes the completion's `elapsed_ms` known.
+        """
+        changes: dict[str, Any] = {}
+        for name in later:
+            if name in _NOT_YET:
+                raise UnsupportedFeatureError(f"`options({name}=…)` is not supported yet")
+            raise LaunchError(f"`options` has no `{name}`", help="it takes check= and timed=")
+        if check is not None:
+            if not isinstance(check, str | bool) or check not in _CHECKS:
+                raise LaunchError(f'`options(check=…)` takes "off", "bounds" or "full" (got {check!r})')
+            changes["_check"] = _CHECKS[check]
+        if timed is not None:
+            changes["timed"] = bool(timed)
+        return self._with(**changes)
+
+    def shared(self, **counts: int) -> Launcher:
+        """Sizes of the kernel's dynamic shared memory, by name."""
+        raise UnsupportedFeatureError(
+            "`shared(…)` is not supported yet", help="use `kaio.shared_mem` with a shape known at compile time"
+        )
+
+    def launch(self, *args: Any, **kwargs: Any) -> Completion:
+        """Check the arguments and launch; returns at once with the work's Completion.
+
+        Arguments bind as in a Python call, constants and dtypes like the others. Whatever does not fit raises
+        LaunchError (or the buffer's own class) naming the argument, before anything is launched.
+        """
+        stream, variant, geometry, arguments, uses = self.ready(args, kwargs)
+        if geometry.is_empty:
+            return Completion.completed(stream)
+        return stream.launch(variant.loaded, geometry.grid, geometry.block, arguments, uses, timed=self.timed)
+
+    __call__ = launch
+
+    def bind(self, *args: Any, **kwargs: Any) -> BoundLaunch:
+        """Check and pack once, to launch again and again: `bound.launch()`."""
+        from kaio.launch.bound import BoundLaunch
+
+        return BoundLaunch(self, self.kernel.parameters.bind(args, kwargs))
+
+    def ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ready:
+        """Do everything that comes before the launch itself."""
+        kernel = self.kernel
+        call = kernel.parameters.check(args, kwargs)
+        device = call.device
+        if self._device is not None and device is not self._device:
+            device = self._placed(call)
+        elif device is None:
+            device = Device()
+        geometry = self._geometries.get(device)
+        if geometry is None:
+            geometry = self._geometries[device] = self._resolve(device)
+        check = self._check or device.check
+        wide = geometry.wide or call.wide
+        variant = kernel.variants.find(device, check, call.key, wide)
+        if variant is None:
+            kernel.parameters.convert(call)  # a wrong scalar is told before the time to compile is spent
+            variant = kernel.variants.make(device, check, call, wide)
+        most = variant.loaded.max_threads
+        if most is not None:
+            x, y, z = geometry.block
+            if x * y * z > most:
+                check_registers(kernel.name, geometry.block, most, device.limits.registers_per_block, str(device))
+        arguments = kernel.parameters.pack(variant.pack, call)
+        return Ready(self._stream or device.current_stream(), variant, geometry, arguments, tuple(call.uses))
+
+    def _placed(self, call: Call) -> Device:
+        """The device named by `on`, which is not that of the buffers."""
+        assert self._device is not None
+        if call.device is not None:
+            raise LaunchError(
+                f"argument `{call.names[0]}` of kernel `{self.kernel.name}` is on {call.device}, "
+                f"but the launch is on {self._device}",
+                help="leave `.on(…)` out: a launch runs where its buffers are",
+            )
+        return self._device
+
+    def _resolve(self, device: Device) -> Geometry:
+        name, limits, bounds = self.kernel.name, device.limits, self.kernel.launch_bounds
+        dims = self._shape if self._shape is not None else self._grid
+        if dims is None:
+            raise LaunchError(
+                f"kernel `{name}` is launched without saying over what", help=f"for example `{name}.over(y.size)`"
+            )
+        block = three(self._block or default_block(len(dims), limits, bounds))
+        grid = cover(self._shape, block) if self._shape is not None else three(dims)
+        check_limits(name, grid, block, limits, str(device), bounds)
+        # The last index along an axis is one less than its threads.
+        wide = any(blocks * threads > 2**31 for blocks, threads in zip(grid, block, strict=True))
+        return Geometry(grid, block, wide, 0 in grid)
+
+    def __repr__(self) -> str:
+        parts = [self.kernel.name]
+        for label, value in (("over", self._shape), ("grid", self._grid), ("block", self._block)):
+            if value is not None:
+                parts.append(f"{label}({value[0] if len(value) == 1 else value})")
+        if self._device is not None:
+            parts.append(f"on({self._stream or self._device})")
+        options = [f"check={self._check!r}"] * (self._check is not None) + ["timed=True"] * self.timed
+        if options:
+            parts.append(f"options({', '.join(options)})")
+        return ".".join(parts)

@@ -1,0 +1,154 @@
+"""The compiled variants of one kernel: made on first use, once, and made again when a captured value changed."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from types import CellType
+from typing import Any, Literal
+
+import numpy as np
+
+from kaio.dsl.compiler import pipeline
+from kaio.dsl.compiler.pipeline import Capture, Compiled, CompileOptions, Front
+from kaio.dtypes import DType
+from kaio.errors import CompileError, DeviceNotFoundError, UnsupportedFeatureError
+from kaio.launch.arguments import Parameters
+from kaio.launch.call import Call
+from kaio.runtime import Device, Loaded
+
+__all__ = ["Built", "IndexBits", "Variant", "Variants", "compiler_target", "same_value"]
+
+IndexBits = Literal[32, 64]
+
+
+class Variants:
+    """What one kernel was compiled to so far, for each target, specialisation and index width."""
+
+    def __init__(self, front: Front, options: CompileOptions, parameters: Parameters) -> None:
+        self._front = front
+        self._options = options
+        self._parameters = parameters
+        self._built: dict[tuple[Any, ...], Built] = {}
+        self._loaded: dict[tuple[Any, ...], Variant] = {}
+        self._lock = threading.Lock()
+
+    def find(self, device: Device, check: str, key: tuple[Any, ...], wide: bool) -> Variant | None:
+        """The variant, if it is loaded and what it captured is unchanged."""
+        found = self._loaded.get((device, check, key, wide))
+        return found if found is not None and found.built.is_fresh() else None
+
+    def make(self, device: Device, check: str, call: Call, wide: bool) -> Variant:
+        """Compile and load a variant; threads that ask for it at the same time wait for the first."""
+        target, compiled_check = compiler_target(device, check)
+        consts, dtypes = self._parameters.consts(call), self._parameters.generic_dtypes(call)
+        built = self.build(target, compiled_check, consts, dtypes, 64 if wide else 32)
+        variant = self._loaded[device, check, call.key, wide] = Variant(built, device.load(built.compiled.program))
+        return variant
+
+    def build(
+        self, target: str, check: str, consts: dict[str, Any], dtypes: dict[str, DType], index_bits: IndexBits
+    ) -> Built:
+        """The compiled program of one specialisation, compiled if it is not there yet."""
+        # A float is told apart by its bits, so that -0.0 is not 0.0 and NaN is itself.
+        parts = [value.hex() if isinstance(value, float) else value for value in consts.values()]
+        key = (target, check, *dtypes.values(), *parts, index_bits)
+        with self._lock:
+            found = self._built.get(key)
+            if found is None or not found.is_fresh():
+                specialisation = self._front.signature.specialise(consts, dtypes, index_bits)
+                if target == "cpu":
+                    compiled = pipeline.compile_host(self._front, specialisation, self._options, check)
+                else:
+                    compiled = pipeline.compile_cuda(self._front, specialisation, self._options, target)
+                found = self._built[key] = Built(compiled)
+            return found
+
+
+class Built:
+    """One specialisation, compiled, and what it captured."""
+
+    def __init__(self, compiled: Compiled) -> None:
+        self.compiled = compiled
+        self._captures = compiled.captures
+
+    def is_fresh(self) -> bool:
+        """True unless a captured global, closure variable or module attribute has another value now."""
+        for capture in self._captures:
+            if not capture.is_current():
+                return self._has_equal_values()
+        return True
+
+    def _has_equal_values(self) -> bool:
+        now = [_current(capture) for capture in self._captures]
+        if not all(same_value(capture.value, value) for capture, value in zip(self._captures, now, strict=True)):
+            return False
+        # The objects are new but equal: from here on these are the ones to know by identity.
+        self._captures = tuple(
+            Capture(capture.namespace, capture.name, value) for capture, value in zip(self._captures, now, strict=True)
+        )
+        return True
+
+
+class Variant:
+    """One specialisation, loaded on one device."""
+
+    __slots__ = ("built", "loaded", "pack")
+
+    def __init__(self, built: Built, loaded: Loaded) -> None:
+        self.built = built
+        self.loaded = loaded
+        self.pack: Callable[..., bytes] = built.compiled.program.block.pack
+
+
+_GONE = object()
+
+
+def _current(capture: Capture) -> Any:
+    namespace: Any = capture.namespace
+    try:
+        return namespace.cell_contents if isinstance(namespace, CellType) else namespace[capture.name]
+    except (KeyError, ValueError):  # deleted; an empty cell
+        return _GONE
+
+
+def same_value(one: Any, two: Any) -> bool:
+    """True if a kernel that captured `one` is right for `two`: same type, same value to the bit."""
+    if one is two:
+        return True
+    if type(one) is not type(two):
+        return False
+    if isinstance(one, float):
+        return one.hex() == two.hex()
+    if isinstance(one, bool | int | str | bytes | np.dtype):
+        return bool(one == two)
+    if isinstance(one, tuple):
+        return len(one) == len(two) and all(map(same_value, one, two))
+    if isinstance(one, np.ndarray | np.generic):
+        return one.dtype == two.dtype and one.shape == two.shape and one.tobytes() == two.tobytes()
+    return False  # functions and other objects are known by identity alone
+
+
+def compiler_target(target: Any, check: str | None = None) -> tuple[str, str]:
+    """The compiler's target and check for a target's name, a device, or None (the first GPU, else sm_90)."""
+    if target is None:
+        try:
+            return Device("cuda:0").target, "off"
+        except DeviceNotFoundError:
+            return "sm_90", "off"
+    if isinstance(target, Device):
+        check = check or target.check
+        if target.kind == "cuda" and check != "off":
+            raise UnsupportedFeatureError(
+                f'check="{check}" is not supported on {target} yet',
+                help='run the kernel on `kaio.Device("cpu")`, which checks',
+            )
+        if check == "full":
+            raise UnsupportedFeatureError('check="full" is not supported yet', help='use check="bounds"')
+        return ("cpu" if target.kind == "cpu" else target.target), check
+    if target == "cpu":
+        return "cpu", "bounds"
+    if isinstance(target, str) and re.fullmatch(r"sm_\d{2,3}[af]?", target):
+        return target, "off"
+    raise CompileError(f"{target!r} is not a target", help='for example "sm_90", "cpu", or a device')
