@@ -11,13 +11,13 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from kaio.errors import KaioError
 
-__all__ = ["DeviceFunction", "by_import_name", "func"]
+__all__ = ["Func", "by_import_name", "func"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class DeviceFunction(Generic[P, R]):
+class Func(Generic[P, R]):
     """A Python function that kernels call; made by `@kaio.func`. `function` is the Python function itself."""
 
     function: Callable[P, R]
@@ -42,7 +42,7 @@ class DeviceFunction(Generic[P, R]):
         return by_import_name(self, "device function")
 
 
-def func(function: Callable[P, R]) -> DeviceFunction[P, R]:
+def func(function: Callable[P, R]) -> Func[P, R]:
     """Mark a function that kernels call.
 
     It is compiled into each kernel that uses it, for the types it is called with there; an annotation on a parameter
@@ -61,7 +61,7 @@ def func(function: Callable[P, R]) -> DeviceFunction[P, R]:
             f"`@kaio.func` takes a Python function (got {function!r})",
             help="write it as `@kaio.func` above `def`, without arguments",
         )
-    return DeviceFunction(function)
+    return Func(function)
 
 
 def by_import_name(what: Any, noun: str) -> str:
