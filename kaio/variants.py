@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
-from types import CellType
 from typing import Any, Literal
 
 import numpy as np
 
 from kaio.dsl.compiler import pipeline
-from kaio.dsl.compiler.pipeline import Capture, Compiled, CompileOptions, Front
+from kaio.dsl.compiler.captures import Capture
+from kaio.dsl.compiler.pipeline import Compiled, CompileOptions, Front
 from kaio.dtypes import DType
 from kaio.errors import CompileError, DeviceNotFoundError, UnsupportedFeatureError
 from kaio.launch.arguments import Parameters
@@ -81,7 +81,7 @@ class Built:
         return True
 
     def _has_equal_values(self) -> bool:
-        now = [_current(capture) for capture in self._captures]
+        now = [capture.current() for capture in self._captures]
         if not all(same_value(capture.value, value) for capture, value in zip(self._captures, now, strict=True)):
             return False
         # The objects are new but equal: from here on these are the ones to know by identity.
@@ -100,17 +100,6 @@ class Variant:
         self.built = built
         self.loaded = loaded
         self.pack: Callable[..., bytes] = built.compiled.program.block.pack
-
-
-_GONE = object()
-
-
-def _current(capture: Capture) -> Any:
-    namespace: Any = capture.namespace
-    try:
-        return namespace.cell_contents if isinstance(namespace, CellType) else namespace[capture.name]
-    except (KeyError, ValueError):  # deleted; an empty cell
-        return _GONE
 
 
 def same_value(one: Any, two: Any) -> bool:

@@ -31,6 +31,7 @@ class Parameters:
         self.signature = signature
         self.params = signature.params
         self.generics = _generics(signature)
+        self.buffer_names = [param.name for param in self.params if isinstance(param.annotation, BufferAnnotation)]
         self._count = len(self.params) if all(param.kind != "keyword" for param in self.params) else -1
         self._checks: dict[tuple[DType, ...], tuple[Check | None, ...]] = {}
         self._writes = any(_is_written(param) for param in self.params)
@@ -44,7 +45,9 @@ class Parameters:
         values: Any = args
         if kwargs or len(args) != self._count:
             values = self.bind(args, kwargs)
-        call = Call(self._solve(values) if self.generics else ())
+        call = Call()
+        if self.generics:
+            call.dtypes = call.key = self._solve(values)
         checks = self._checks.get(call.dtypes)
         if checks is None:
             checks = self._checks[call.dtypes] = self._make_checks(call.dtypes)
@@ -75,7 +78,7 @@ class Parameters:
         if missing:
             listed = " and ".join(f"`{name}`" for name in missing)
             raise self._miscall(f"misses argument{'s' if len(missing) > 1 else ''} {listed}")
-        return [given[param.name] if param.name in given else param.default for param in self.params]
+        return [given.get(param.name, param.default) for param in self.params]
 
     def _check_keyword(self, name: str, given: dict[str, Any]) -> None:
         kinds = {param.name: param.kind for param in self.params}
@@ -127,9 +130,9 @@ class Parameters:
     def _make_check(self, param: Param, dtypes: tuple[DType, ...]) -> Check | None:
         match param.annotation:
             case BufferAnnotation(access, dtype, ndim):
-                return buffer_check(self.kernel, param, self._dtype(dtype, dtypes), ndim, access)
+                return buffer_check(self.kernel, param, self._dtype(dtype, dtypes), ndim, access, self.buffer_names[0])
             case ConstAnnotation(of):
-                return lambda value, call: call.consts.append(constant(self.kernel, param.name, of, value))
+                return _constant_check(self.kernel, param.name, of)
             case ScalarAnnotation(dtype):
                 return _scalar_check(self.kernel, param.name, self._dtype(dtype, dtypes))
 
@@ -179,13 +182,14 @@ class Parameters:
                     raise self._overlap(call, earlier, later)
 
     def _overlap(self, call: Call, one: int, two: int) -> LaunchError:
+        names = self.buffer_names
         same = call.uses[one][0].byte_range == call.uses[two][0].byte_range
         written = one if call.uses[one][1] != "In" else two
         return LaunchError(
-            f"arguments `{call.names[one]}` and `{call.names[two]}` of kernel `{self.kernel}` "
-            f"{'are' if same else 'overlap in'} the same memory, and `{call.names[written]}` is "
+            f"arguments `{names[one]}` and `{names[two]}` of kernel `{self.kernel}` "
+            f"{'are' if same else 'overlap in'} the same memory, and `{names[written]}` is "
             f"{call.uses[written][1]}",
-            help=f"pass a copy, for example `{call.names[two if written == one else one]}.copy()`, "
+            help=f"pass a copy, for example `{names[two if written == one else one]}.copy()`, "
             "or use one InOut parameter for both",
         )
 
@@ -210,6 +214,13 @@ def _dtype_of_value(value: Any) -> DType | None:
         return None if dtype is None else dtype_of(dtype)
     except KaioError:
         return None
+
+
+def _constant_check(kernel: str, name: str, of: type) -> Check:
+    def check_constant(value: Any, call: Call) -> None:
+        call.consts = (*call.consts, constant(kernel, name, of, value))
+
+    return check_constant
 
 
 def _scalar_check(kernel: str, name: str, dtype: DType) -> Check | None:

@@ -22,8 +22,13 @@ __all__ = ["buffer_check"]
 _I32_MAX = 2**31 - 1
 
 
-def buffer_check(kernel: str, param: Param, dtype: DType, ndim: int, access: Access) -> Callable[[Any, Call], None]:
-    """A closure that checks one buffer argument and notes it in the call: pointer, sizes, device, use."""
+def buffer_check(
+    kernel: str, param: Param, dtype: DType, ndim: int, access: Access, first: str
+) -> Callable[[Any, Call], None]:
+    """A closure that checks one buffer argument and notes it in the call: pointer, sizes, device, use.
+
+    `first` is the kernel's first buffer, whose device all others must share.
+    """
     name = param.name
 
     def check_buffer(value: Any, call: Call) -> None:
@@ -40,10 +45,9 @@ def buffer_check(kernel: str, param: Param, dtype: DType, ndim: int, access: Acc
         device = value.device
         if device is not call.device:
             if call.device is not None:
-                raise _wrong_device(kernel, name, device, call)
+                raise _wrong_device(kernel, name, device, first, call.device)
             call.device = device
         call.uses.append((value, access))
-        call.names.append(name)
         shape = value.shape
         call.packed.append(value.pointer)
         call.packed.extend(shape)
@@ -69,10 +73,10 @@ def _wrong_buffer(kernel: str, param: Param, dtype: DType, ndim: int, value: Gpu
     return LaunchError(f"argument `{name}` of kernel `{kernel}` {what}", help=way_out)
 
 
-def _wrong_device(kernel: str, name: str, device: Any, call: Call) -> LaunchError:
+def _wrong_device(kernel: str, name: str, device: Any, first: str, first_device: Any) -> LaunchError:
     return LaunchError(
-        f"argument `{name}` of kernel `{kernel}` is on {device}, but argument `{call.names[0]}` is on {call.device}",
-        help=f"copy one over, for example `{call.names[0]}.device.alloc_from({name}.to_host())`",
+        f"argument `{name}` of kernel `{kernel}` is on {device}, but argument `{first}` is on {first_device}",
+        help=f"copy one over, for example `{first}.device.alloc_from({name}.to_host())`",
     )
 
 

@@ -12,19 +12,19 @@ __all__ = ["Call"]
 
 
 class Call:
-    """What one set of arguments comes to: the values to pack, the buffers in use, what specialises the kernel."""
+    """What one set of arguments comes to: the values to pack, the buffers in use, what specialises the kernel.
 
-    __slots__ = ("consts", "device", "dtypes", "key", "names", "packed", "uses", "wide")
+    Most launches set little of it, so that what has a default stays with the class: a launch makes one of these.
+    """
 
     packed: list[Any]  # pointers and sizes of the buffers, scalars as given, in the order of the parameters
     uses: list[tuple[GpuBuffer, Access]]
-    names: list[str]  # of the buffers
-    device: Device | None  # of the buffers; None without any
-    consts: list[Any]
-    key: tuple[Any, ...]  # tells specialisations apart: constants (floats by their bits) and generic dtypes
-    dtypes: tuple[DType, ...]
-    wide: bool  # a size needs i64
+    device: Device | None = None  # of the buffers; None without any
+    consts: tuple[Any, ...] = ()
+    dtypes: tuple[DType, ...] = ()  # of the TypeVars of a generic kernel
+    key: tuple[Any, ...] = ()  # tells specialisations apart: dtypes, and constants with floats by their bits
+    wide: bool = False  # a size needs i64
 
-    def __init__(self, dtypes: tuple[DType, ...]) -> None:
-        self.packed, self.uses, self.names, self.consts = [], [], [], []
-        self.device, self.key, self.dtypes, self.wide = None, dtypes, dtypes, False
+    def __init__(self) -> None:
+        self.packed = []
+        self.uses = []

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from kaio.errors import LaunchError
+from kaio.runtime.limits import Limits
 
-__all__ = ["Dims", "Limits", "check_limits", "check_registers", "cover", "default_block", "read_dims", "read_shape"]
+__all__ = [
+    "Dims", "check_limits", "check_registers", "cover", "default_block", "read_dims", "read_shape", "three",
+]  # fmt: skip
 
 Dims = tuple[int, int, int]
 
 # x by y by z. 256 threads fill every GPU; a first axis of 32 lets one warp read one row.
 _DEFAULT_BLOCKS: tuple[tuple[int, ...], ...] = ((256,), (256,), (32, 8), (8, 8, 4))
-
-
-class Limits(Protocol):
-    """What of a device's limits a geometry must keep."""
-
-    @property
-    def max_threads_per_block(self) -> int: ...  # noqa: D102
-    @property
-    def max_block(self) -> Dims: ...  # noqa: D102
-    @property
-    def max_grid(self) -> Dims: ...  # noqa: D102
 
 
 def read_shape(kernel: str, shape: Any) -> tuple[int, ...]:

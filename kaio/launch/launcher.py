@@ -9,7 +9,8 @@ from kaio.errors import LaunchError, UnsupportedFeatureError
 from kaio.launch.arguments import Parameters
 from kaio.launch.call import Call
 from kaio.launch.geometry import Dims, check_limits, check_registers, cover, default_block, read_dims, read_shape, three
-from kaio.runtime import Completion, Device, Stream
+from kaio.program import Access
+from kaio.runtime import Completion, Device, GpuBuffer, Stream
 
 if TYPE_CHECKING:
     from kaio.launch.bound import BoundLaunch
@@ -59,14 +60,8 @@ class Geometry(NamedTuple):
     is_empty: bool
 
 
-class Ready(NamedTuple):
-    """A launch after all checks: where it runs, and what is launched there."""
-
-    stream: Stream
-    variant: Variant
-    geometry: Geometry
-    arguments: bytes
-    uses: tuple[Any, ...]
+# A launch after all checks: where it runs, and what is launched there. A plain tuple, as each launch makes one.
+Ready = tuple[Stream, Variant, Geometry, bytes, tuple[tuple[GpuBuffer, Access], ...]]
 
 
 class Launcher:
@@ -195,15 +190,15 @@ class Launcher:
             if x * y * z > most:
                 check_registers(kernel.name, geometry.block, most, device.limits.registers_per_block, str(device))
         arguments = kernel.parameters.pack(variant.pack, call)
-        return Ready(self._stream or device.current_stream(), variant, geometry, arguments, tuple(call.uses))
+        return self._stream or device.current_stream(), variant, geometry, arguments, tuple(call.uses)
 
     def _placed(self, call: Call) -> Device:
         """The device named by `on`, which is not that of the buffers."""
         assert self._device is not None
         if call.device is not None:
+            name, first = self.kernel.name, self.kernel.parameters.buffer_names[0]
             raise LaunchError(
-                f"argument `{call.names[0]}` of kernel `{self.kernel.name}` is on {call.device}, "
-                f"but the launch is on {self._device}",
+                f"argument `{first}` of kernel `{name}` is on {call.device}, but the launch is on {self._device}",
                 help="leave `.on(…)` out: a launch runs where its buffers are",
             )
         return self._device
