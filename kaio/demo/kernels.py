@@ -10,13 +10,13 @@ LEVELS = 256  # of a u8 picture; also the threads of the blocks that count and s
 
 
 @kaio.func
-def clamp(index: i32, size: i32) -> i32:
+def clamp(index: int, size: int) -> int:
     """The index nearest to `index` that is inside: beyond an edge a picture goes on as its outermost pixel."""
     return max(0, min(index, size - 1))
 
 
 @kaio.kernel
-def to_grey(rgb: In[u8, D3], grey: Out[u8, D2]):
+def to_grey(rgb: In[u8, D3], grey: Out[u8, D2]) -> None:
     """Luma of ITU-R BT.601 in 16-bit fixed point, rounded; the weights add up to 65536.
 
     The casts matter: `u8 * 19595` would be a mistake, because integers keep their width.
@@ -29,7 +29,7 @@ def to_grey(rgb: In[u8, D3], grey: Out[u8, D2]):
 
 
 @kaio.kernel
-def blur_rows(picture: In[u8, D2], blurred: Out[f32, D2], weights: In[f32], radius: Const[int]):
+def blur_rows(picture: In[u8, D2], blurred: Out[f32, D2], weights: In[f32], radius: Const[int]) -> None:
     """Weigh each pixel with `radius` neighbours on both sides along its row.
 
     A block loads its pixels once into shared memory, with a halo of `radius` on both sides, and reads them from there
@@ -53,7 +53,7 @@ def blur_rows(picture: In[u8, D2], blurred: Out[f32, D2], weights: In[f32], radi
 
 
 @kaio.kernel
-def blur_columns(picture: In[f32, D2], blurred: Out[f32, D2], weights: In[f32], radius: Const[int]):
+def blur_columns(picture: In[f32, D2], blurred: Out[f32, D2], weights: In[f32], radius: Const[int]) -> None:
     """Weigh each pixel with `radius` neighbours above and below: `blur_rows` turned by a right angle."""
     tile = kaio.shared_mem((HEIGHT + 2 * radius, WIDTH), f32)
     x, y = kaio.thread_idx.x, kaio.thread_idx.y
@@ -73,7 +73,7 @@ def blur_columns(picture: In[f32, D2], blurred: Out[f32, D2], weights: In[f32], 
 
 
 @kaio.kernel
-def find_edges(picture: In[f32, D2], edges: Out[f32, D2]):
+def find_edges(picture: In[f32, D2], edges: Out[f32, D2]) -> None:
     """Length of the gradient by Sobel's two 3 x 3 filters (Duda and Hart 1973, 271). Reads the 8 neighbours."""
     col, row = kaio.grid(2)
     height, width = picture.shape
@@ -90,7 +90,7 @@ def find_edges(picture: In[f32, D2], edges: Out[f32, D2]):
 
 
 @kaio.kernel
-def count_levels(pixels: In[u8], counts: InOut[i32]):
+def count_levels(pixels: In[u8], counts: InOut[i32]) -> None:
     """Add to ``counts[v]`` how many pixels have the value v.
 
     Each block counts in its own shared memory, where atomics are quick and meet only those of the same block, and
@@ -109,7 +109,7 @@ def count_levels(pixels: In[u8], counts: InOut[i32]):
 
 
 @kaio.kernel
-def make_equaliser(counts: In[i32], table: Out[u8]):
+def make_equaliser(counts: In[i32], table: Out[u8]) -> None:
     """The table that spreads a histogram evenly over all levels. One block of `LEVELS` threads.
 
     ``table[v]`` is where the share of the pixels that are darker than the darkest or at most v ends up; a picture of
@@ -141,7 +141,7 @@ def make_equaliser(counts: In[i32], table: Out[u8]):
 
 
 @kaio.kernel
-def apply_table(pixels: In[u8], table: In[u8], out: Out[u8]):
+def apply_table(pixels: In[u8], table: In[u8], out: Out[u8]) -> None:
     """Replace each pixel by its entry in `table`."""
     i = kaio.grid(1)
     if i < out.size:

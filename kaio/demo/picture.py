@@ -68,7 +68,7 @@ def _upright(picture: Image) -> Image:
 
 def _to_rgb(picture: Image) -> Image:
     if picture.mode == "F" or picture.mode.startswith("I"):
-        return _pillow().fromarray(_to_8_bits(np.asarray(picture))).convert("RGB")  # type: ignore[no-any-return]
+    XX
     if picture.has_transparency_data:
         seen = picture.convert("RGBA")
         white = _pillow().new("RGBA", seen.size, "white")
@@ -87,4 +87,4 @@ def _to_8_bits(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
         return np.zeros(values.shape, np.uint8)
     low, high = float(values[finite].min()), float(values[finite].max())
     scaled = (np.where(finite, values, low).astype(np.float64) - low) / (high - low or 1.0)
-    return (scaled * 255).astype(np.uint8)
+    return np.asarray(scaled * 255, np.uint8)

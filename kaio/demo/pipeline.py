@@ -150,4 +150,4 @@ def _timed(kernel: Kernel, shape: int | tuple[int, ...]) -> Any:
 
 
 def _to_u8(picture: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    return np.clip(np.rint(picture), 0, 255).astype(np.uint8)
+    return np.asarray(np.clip(np.rint(picture), 0, 255), np.uint8)

@@ -16,12 +16,13 @@ def gaussian(radius: int) -> Picture:
     """Weights of a Gaussian of 2 * radius + 1 taps whose last are at two and a half deviations; they add up to 1."""
     distance = np.arange(-radius, radius + 1) / max(radius / 2.5, 1e-9)
     weights = np.exp(-0.5 * distance**2)
-    return weights / weights.sum()
+    return np.asarray(weights / weights.sum())
 
 
 def grey(rgb: Picture) -> Picture:
     """Luma of BT.601 in 16-bit fixed point."""
-    return ((rgb.astype(np.int64) @ [19595, 38470, 7471] + 32768) >> 16).astype(np.uint8)
+    luma = rgb.astype(np.int64) @ np.array([19595, 38470, 7471], np.int64)
+    return np.asarray((luma + 32768) >> 16, np.uint8)
 
 
 def blur(picture: Picture, weights: Picture) -> Picture:
@@ -56,4 +57,4 @@ def equaliser(counts: Picture) -> Picture:
     spread = running[-1] - darkest
     if spread == 0:
         return np.arange(256, dtype=np.uint8)
-    return ((np.maximum(running - darkest, 0) * 255 + spread // 2) // spread).astype(np.uint8)
+    return np.asarray((np.maximum(running - darkest, 0) * 255 + spread // 2) // spread, np.uint8)
