@@ -68,7 +68,7 @@ def _upright(picture: Image) -> Image:
 
 def _to_rgb(picture: Image) -> Image:
     if picture.mode == "F" or picture.mode.startswith("I"):
-    XX
+        return _pillow().fromarray(_to_8_bits(np.asarray(picture))).convert("RGB")  # type: ignore[no-any-return]
     if picture.has_transparency_data:
         seen = picture.convert("RGBA")
         white = _pillow().new("RGBA", seen.size, "white")
