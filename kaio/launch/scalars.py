@@ -30,7 +30,8 @@ def convert(kernel: str, name: str, dtype: DType, value: Any) -> bool | int | fl
         if dtype.is_float:
             return _fitting_float(kernel, name, dtype, value, plain)
         return _fitting_int(kernel, name, dtype, value, plain)
-    if isinstance(plain, numbers.Real):
+    # NumPy says that its durations are real numbers.
+    if isinstance(plain, numbers.Real) and not isinstance(plain, np.generic):
         if dtype.is_float:
             return _fitting_float(kernel, name, dtype, value, float(plain))
         raise _refused(kernel, name, dtype, value, f"convert it with `int({name})`, or annotate `{name}: f32`")
@@ -40,8 +41,9 @@ def convert(kernel: str, name: str, dtype: DType, value: Any) -> bool | int | fl
 def _plain(value: Any) -> Any:
     """The Python number that `value` holds, or `value` itself."""
     if isinstance(value, np.generic | np.ndarray):
-        is_number = value.ndim == 0 and value.dtype.kind in "biuf"
-        return value.item() if is_number else value
+        if value.ndim or value.dtype.kind not in "biuf":
+            return value
+        return float(value) if value.dtype.kind == "f" else value.item()
     if isinstance(value, bool | int | float):
         return value
     if getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None)):
@@ -111,7 +113,7 @@ def constant(kernel: str, name: str, of: type, value: Any) -> Any:
             return of(plain)
         except OverflowError as problem:
             raise _not_constant(kernel, name, of, value, None) from problem
-    if of is float and isinstance(plain, numbers.Real):
+    if of is float and isinstance(plain, numbers.Real) and not isinstance(plain, np.generic):
         return float(plain)
     raise _not_constant(kernel, name, of, value, f"convert it with `{of.__name__}({name})`")
 
@@ -127,7 +129,7 @@ def describe(value: Any) -> str:
     """A value as a message shows it: `f64[4096]` for a buffer, what and how large for an array, else its repr."""
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if isinstance(value, np.generic):
-        return f"{value.item()!r}, a NumPy {value.dtype}"
+        return f"{_short(value)}, a NumPy {value.dtype}"
     if isinstance(value, np.ndarray):
         return f"a NumPy array {dtype}{list(value.shape)}"
     if isinstance(shape, tuple) and isinstance(dtype, DType):
@@ -146,5 +148,6 @@ def _noun(value: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    text = repr(value.item() if isinstance(value, np.generic | np.ndarray) and value.ndim == 0 else value)
+    is_scalar = isinstance(value, np.generic | np.ndarray) and value.ndim == 0
+    text = repr(value.item() if is_scalar and value.dtype.kind in "biuf" else value)
     return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,0 +1,106 @@
+"""A launch without a compiler: a kernel that has only a signature, and a stream that notes what is launched on it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import kaio
+from kaio.dsl.types import MISSING, Annotation, Param, ScalarAnnotation, Signature
+from kaio.launch.arguments import Parameters
+from kaio.program import Program
+from kaio.runtime import Completion, Stream
+
+
+@dataclass
+class Launched:
+    """One launch as a stream saw it."""
+
+    loaded: Loaded
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    arguments: bytes
+    uses: tuple[Any, ...]
+    timed: bool
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The argument block, unpacked."""
+        return self.loaded.program.block.unpack(self.arguments)
+
+
+@dataclass
+class Loaded:
+    program: Program
+    max_threads: int | None = None
+    name: str = ""
+
+
+class Recorder(Stream):
+    """A stream that notes launches and does nothing."""
+
+    def __init__(self, device: kaio.Device) -> None:
+        self.device, self.priority = device, 0
+        self.launched: list[Launched] = []
+
+    def launch(self, loaded, grid, block, arguments, uses, shared_nbytes=0, timed=False):  # type: ignore[no-untyped-def]
+        self.launched.append(Launched(loaded, grid, block, bytes(arguments), tuple(uses), timed))
+        return Completion.completed(self)
+
+    def prepare(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        stream = self
+
+        class Prepared:
+            def launch(self) -> Completion:
+                return stream.launch(*args, **kwargs)
+
+        return Prepared()
+
+    @property
+    def last(self) -> Launched:
+        return self.launched[-1]
+
+
+@dataclass
+class Variant:
+    loaded: Loaded
+    pack: Callable[..., bytes]
+
+
+@dataclass
+class FakeKernel:
+    """What a launch needs of a kernel; notes the variants that were asked for."""
+
+    signature: Signature
+    launch_bounds: int | None = None
+    max_threads: int | None = None
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.parameters = Parameters(self.signature)
+        self.variants = self
+        self.name = self.signature.name
+
+    def find(self, device: Any, check: str, key: tuple[Any, ...], wide: bool) -> None:
+        return None
+
+    def make(self, device: Any, check: str, call: Any, wide: bool) -> Variant:
+        self.asked.append((check, self.parameters.consts(call), self.parameters.generic_dtypes(call), wide))
+        specialised = self.signature.specialise(
+            self.parameters.consts(call), self.parameters.generic_dtypes(call), 64 if wide else 32
+        )
+        program = Program(self.name, "sm_90", specialised.arguments, specialised.index_bits, 0)
+        return Variant(Loaded(program, self.max_threads), program.block.pack)
+
+
+def fake(name: str, *, launch_bounds: int | None = None, max_threads: int | None = None, **annotations: Any) -> FakeKernel:
+    """A kernel with these parameters; `(annotation, default)` for one with a default."""
+    params = []
+    for param, given in annotations.items():
+        annotation, default = given if isinstance(given, tuple) else (given, MISSING)
+        if not isinstance(annotation, Annotation):
+            annotation = ScalarAnnotation(annotation)
+        params.append(Param(param, annotation, default))
+    return FakeKernel(Signature(name, tuple(params)), launch_bounds, max_threads)
