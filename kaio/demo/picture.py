@@ -81,7 +81,7 @@ def _to_8_bits(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     """Grey of more than 8 bits: whole numbers by their usual full scale, others from their least to their greatest."""
     if values.dtype.kind in "iu":
         full = 255 if values.max() <= 255 and values.dtype.itemsize > 2 else 65535
-        return (np.clip(values, 0, full).astype(np.uint32) * 255 // full).astype(np.uint8)
+        return np.asarray(np.clip(values, 0, full).astype(np.uint32) * 255 // full, np.uint8)
     finite = np.isfinite(values)
     if not finite.any():
         return np.zeros(values.shape, np.uint8)
