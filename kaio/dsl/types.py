@@ -11,7 +11,7 @@ Out[f32, D2]
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_origin
 
 from kaio.dtypes import DType, dtype_of
 from kaio.errors import KaioError, Place
@@ -94,18 +94,18 @@ class WrongAnnotation:
 def _buffer_annotation(access: Access, item: Any) -> BufferAnnotation | WrongAnnotation:
     dtype, *rest = item if isinstance(item, tuple) and item else (item,)
     dimensions = rest[0] if rest else D1
-    spelled = f"{access}[{', '.join(map(_spelled, (dtype, *rest)))}]"
+    text = f"{access}[{', '.join(map(spelled, (dtype, *rest)))}]"
     if not isinstance(dtype, DType | TypeVar):
         close = close_dtype(dtype)
-        help = f"write `{access}[{close}]`" if close else f"for example `{access}[f32]`"
-        return WrongAnnotation(f"`{spelled}`: the element type must be a kaio dtype", help)
+        way_out = f"write `{access}[{close}]`" if close else f"for example `{access}[f32]`"
+        return WrongAnnotation(f"`{text}`: the element type must be a kaio dtype", way_out)
     if len(rest) > 1:
-        help = f"for example `{access}[{dtype.__name__}, D2]`"
-        return WrongAnnotation(f"`{spelled}`: a buffer has an element type and a number of dimensions, no more", help)
+        way_out = f"for example `{access}[{dtype.__name__}, D2]`"
+        return WrongAnnotation(f"`{text}`: a buffer has an element type and a number of dimensions, no more", way_out)
     if not isinstance(dimensions, type) or dimensions not in _DIMENSIONS:
         is_count = isinstance(dimensions, int) and dimensions in _DIMENSIONS.values()
-        help = f"write `{access}[{dtype.__name__}, D{dimensions if is_count else 2}]`"
-        return WrongAnnotation(f"`{spelled}`: the dimensions must be one of D0, D1, D2, D3, D4", help)
+        way_out = f"write `{access}[{dtype.__name__}, D{dimensions if is_count else 2}]`"
+        return WrongAnnotation(f"`{text}`: the dimensions must be one of D0, D1, D2, D3, D4", way_out)
     return BufferAnnotation(access, dtype, _DIMENSIONS[dimensions])
 
 
@@ -114,12 +114,18 @@ def _const_annotation(of: Any) -> ConstAnnotation | WrongAnnotation:
         return ConstAnnotation(of)
     plain = {"i": "int", "u": "int", "f": "float", "b": "bool"}[of.kind] if isinstance(of, DType) else "int"
     return WrongAnnotation(
-        f"`Const[{_spelled(of)}]`: a constant is an int, a bool, a float or a DType", f"for example `Const[{plain}]`"
+        f"`Const[{spelled(of)}]`: a constant is an int, a bool, a float or a DType", f"for example `Const[{plain}]`"
     )
 
 
-def _spelled(what: Any) -> str:
-    return what.__name__ if isinstance(what, type | TypeVar) else repr(what)
+def spelled(what: Any) -> str:
+    """A type or value as users write it: ``f32``, ``numpy.float32``, ``list[int]``."""
+    if isinstance(what, TypeVar):
+        return what.__name__
+    if isinstance(what, type) and get_origin(what) is None:
+        module = what.__module__.split(".")[0]
+        return what.__name__ if module in ("builtins", "kaio", "__main__") else f"{module}.{what.__name__}"
+    return repr(what)
 
 
 def close_dtype(what: Any) -> str | None:

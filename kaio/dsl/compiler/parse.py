@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
-import os
 import sys
 import textwrap
 import time
@@ -17,6 +16,7 @@ import tokenize
 import types
 import warnings
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from kaio.errors import KernelSyntaxError
@@ -60,26 +60,26 @@ def parse(function: Any) -> Source:
 
 def _check_is_plain_function(function: Any) -> None:
     """Refuse everything that is not made by `def` or `lambda`, each with its own way out."""
-    help = None
+    way_out = None
     match function:
         case types.FunctionType() if not hasattr(function, "__wrapped__"):
             return
         case types.FunctionType():
             what = f"`{function.__name__}` was wrapped by another decorator, which hides the function itself"
-            help = "put kaio's decorator directly above the `def`, under the other one"
+            way_out = "put kaio's decorator directly above the `def`, under the other one"
         case staticmethod() | classmethod():
             what = f"`{function.__name__}` is a {type(function).__name__}, not a function"
-            help = "put kaio's decorator under it, directly above the `def`"
+            way_out = "put kaio's decorator under it, directly above the `def`"
         case types.MethodType():
             what = f"`{function.__qualname__}` is a method, and a kernel has no `self`"
-            help = "make it a function that takes what it needs as arguments"
+            way_out = "make it a function that takes what it needs as arguments"
         case type():
             what = f"`{function.__name__}` is a class, not a function"
         case types.BuiltinFunctionType():
             what = f"`{function.__name__}` is a built-in function, which has no Python source"
         case _:
             what = f"`{function!r}` is a {type(function).__name__}, not a function"
-    raise KernelSyntaxError(what, help=help or "give a function made by `def`")
+    raise KernelSyntaxError(what, help=way_out or "give a function made by `def`")
 
 
 # --- the text of the file ---------------------------------------------------------------------------------------------
@@ -107,12 +107,10 @@ def _shown_file(filename: str) -> str:
     if filename in cells:
         return f"Cell In[{cells[filename]}]"
     try:
-        here = os.path.join(os.getcwd(), "")
+        here = Path.cwd()
     except OSError:  # the working directory was removed
         return filename
-    path = os.path.abspath(filename)
-    is_inside = not filename.startswith("<") and path.startswith(here)
-    return path.removeprefix(here) if is_inside else filename
+    return str(Path(filename).relative_to(here)) if Path(filename).is_relative_to(here) else filename
 
 
 def _changed(function: types.FunctionType) -> KernelSyntaxError:
@@ -179,7 +177,7 @@ def _is_newer_and_different(function: types.FunctionType, block: list[str]) -> b
     """
     code = function.__code__
     try:
-        if os.stat(code.co_filename).st_mtime <= _IMPORTED_AT:
+        if Path(code.co_filename).stat().st_mtime <= _IMPORTED_AT:
             return False
         around = [f"{name} = None" for name in code.co_freevars]
         text = "def _():\n" + textwrap.indent("\n".join(["pass", *around]), " ") + "\n"

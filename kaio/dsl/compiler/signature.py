@@ -6,7 +6,6 @@ import ast
 import difflib
 import sys
 import types
-import typing
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
@@ -29,6 +28,7 @@ from kaio.dsl.types import (
     Signature,
     WrongAnnotation,
     close_dtype,
+    spelled,
 )
 from kaio.dtypes import DType
 from kaio.errors import KernelSyntaxError, Mistake
@@ -125,8 +125,10 @@ def read_annotation(function: types.FunctionType, source: Source, argument: ast.
     if argument.annotation is None or name not in function.__annotations__:
         is_self = name in ("self", "cls") and argument is next(_arguments(source.node))[0]
         what = f"a kernel has no `{name}`" if is_self else f"parameter `{name}` has no annotation"
-        help = "make it a function outside the class" if is_self else f"for example `{name}: In[f32]` or `{name}: i32`"
-        return Mistake(what, source.place(argument), help)
+        way_out = (
+            "make it a function outside the class" if is_self else f"for example `{name}: In[f32]` or `{name}: i32`"
+        )
+        return Mistake(what, source.place(argument), way_out)
     place = source.place(argument.annotation)
     value = function.__annotations__[name]
     while isinstance(value, str):
@@ -182,14 +184,7 @@ def _meaning(value: Any, name: str) -> Annotation | WrongAnnotation:
             return ScalarAnnotation(value)
         case TypeVar():
             return _wrong_constraints(value) or ScalarAnnotation(value)
-    return WrongAnnotation(f"`{name}: {_shown(value)}` is not the type of a kernel's parameter", _way_out(value, name))
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, type) and typing.get_origin(value) is None:
-        module = value.__module__.split(".")[0]
-        return value.__name__ if module in ("builtins", "kaio", "__main__") else f"{module}.{value.__name__}"
-    return str(value)
+    return WrongAnnotation(f"`{name}: {spelled(value)}` is not the type of a kernel's parameter", _way_out(value, name))
 
 
 def _way_out(value: Any, name: str) -> str:
@@ -208,7 +203,7 @@ def _way_out(value: Any, name: str) -> str:
     close = close_dtype(value)
     if close:
         return f"write kaio's own: `{name}: {close}`"
-    looks_like_a_buffer = any(word in _shown(value).lower() for word in ("array", "buffer", "tensor", "list", "tuple"))
+    looks_like_a_buffer = any(word in spelled(value).lower() for word in ("array", "buffer", "tensor", "list", "tuple"))
     if looks_like_a_buffer:
         return f"a buffer is `{name}: In[f32]`, `Out[f32]` or `InOut[f32]`, with `D2` for two dimensions: `In[f32, D2]`"
     return f"a parameter is a buffer (`{name}: In[f32]`), a number (`{name}: i32`) or a constant (`{name}: Const[int]`)"
@@ -223,7 +218,7 @@ def _wrong_constraints(dtype: DType | TypeVar) -> WrongAnnotation | None:
     name, constraints = dtype.__name__, dtype.__constraints__
     if constraints and all(isinstance(constraint, DType) for constraint in constraints):
         return None
-    strange = [_shown(c) for c in constraints if not isinstance(c, DType)]
+    strange = [spelled(c) for c in constraints if not isinstance(c, DType)]
     what = (
         f"type variable `{name}` may be `{strange[0]}`, which is not a kaio dtype"
         if strange

@@ -1,0 +1,211 @@
+"""Definite assignment: every variable that is read was set on every path to there.
+
+A path carries two sets of names: those that are set for certain, and those that may be. A loop needs one walk: going
+round it again can only add names. A condition of compile-time constants is taken both ways at decoration, and one way
+when a specialisation gives the constants.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kaio.dsl.compiler.check.constant import UNDECIDED, condition, is_compile_time, loops_at_least_once
+from kaio.dsl.compiler.check.scope import Scope, own_nodes
+from kaio.errors import Mistake
+
+__all__ = ["check_assigned"]
+
+
+@dataclass(frozen=True)
+class _Path:
+    """What is set at one point; None in place of it means that the point is never reached."""
+
+    surely: frozenset[str]
+    maybe: frozenset[str]
+
+    def set(self, names: Iterable[str]) -> _Path:
+        return _Path(self.surely | frozenset(names), self.maybe | frozenset(names))
+
+
+@dataclass
+class _Loop:
+    breaks: list[_Path | None] = field(default_factory=list)
+    continues: list[_Path | None] = field(default_factory=list)
+
+
+def check_assigned(scope: Scope, known: Mapping[str, Any] | None = None) -> Iterator[Mistake]:
+    """The variables that may be read before they are set, each once, in source order."""
+    walk = _Walk(scope, known)
+    told_elsewhere = frozenset(n.target.id for n in scope.nodes if isinstance(n, ast.NamedExpr))
+    walk.block(scope.body, _Path(told_elsewhere, told_elsewhere))
+    yield from walk.mistakes
+
+
+def _join(paths: Iterable[_Path | None]) -> _Path | None:
+    reached = [path for path in paths if path is not None]
+    if not reached:
+        return None
+    surely = frozenset.intersection(*(path.surely for path in reached))
+    return _Path(surely, frozenset.union(*(path.maybe for path in reached)))
+
+
+class _Walk:
+    def __init__(self, scope: Scope, known: Mapping[str, Any] | None) -> None:
+        self.scope = scope
+        self.known = known
+        self.mistakes: list[Mistake] = []
+        self.loops: list[_Loop] = []
+        self._reported: set[str] = set()
+
+    def block(self, statements: list[ast.stmt], path: _Path | None) -> _Path | None:
+        for statement in statements:
+            if path is None:  # what is never reached is not looked at
+                return None
+            path = self.statement(statement, path)
+        return path
+
+    def statement(self, node: ast.stmt, path: _Path) -> _Path | None:
+        match node:
+            case ast.If():
+                return self._if(node, path)
+            case ast.While():
+                return self._while(node, path)
+            case ast.For():
+                return self._for(node, path)
+            case ast.Break() | ast.Continue():
+                if self.loops:
+                    loop = self.loops[-1]
+                    (loop.breaks if isinstance(node, ast.Break) else loop.continues).append(path)
+                return None
+            case ast.Return():
+                self.reads(node, path)
+                return None
+            case ast.AugAssign():
+                self.reads(node.value, path)
+                if isinstance(node.target, ast.Name):
+                    self.read(node.target, path)
+                self.reads(node.target, path)
+            case ast.Assign() | ast.Expr() | ast.Assert() | ast.AnnAssign():
+                self.reads(node, path)
+        # All others are refused elsewhere; what they set counts as set, so that one mistake is not told twice.
+        return path.set(self._names_set_in(node))
+
+    def _if(self, node: ast.If, path: _Path) -> _Path | None:
+        self.reads(node.test, path)
+        decided = condition(self.scope, node.test, self.known)
+        then = self.block(node.body, path) if decided in (True, UNDECIDED) else None
+        otherwise = self.block(node.orelse, path) if decided in (False, UNDECIDED) else None
+        joined = _join([then, otherwise])
+        if joined and decided is UNDECIDED and self.known is None and is_compile_time(self.scope, node.test):
+            return joined.set(joined.maybe - path.maybe)
+        return joined
+
+    def _while(self, node: ast.While, path: _Path) -> _Path | None:
+        self.reads(node.test, path)
+        decided = condition(self.scope, node.test, self.known)
+        loop = self._body(node.body, path if decided is not False else None)
+        after = _Path(path.surely, path.maybe | self._names_set_in(node))
+        return _join([*loop.breaks, None if decided is True else after])
+
+    def _for(self, node: ast.For, path: _Path) -> _Path | None:
+        self.reads(node.iter, path)
+        self.reads(node.target, path)
+        loop = self._body(node.body, path.set(self._names_set_in(node.target)))
+        if loops_at_least_once(node):
+            return _join([*loop.breaks, *loop.continues])
+        return _join([*loop.breaks, _Path(path.surely, path.maybe | self._names_set_in(node))])
+
+    def _body(self, body: list[ast.stmt], path: _Path | None) -> _Loop:
+        """Walk a loop's body once; the way off its end counts as a `continue`."""
+        self.loops.append(_Loop())
+        end = self.block(body, path)
+        loop = self.loops.pop()
+        loop.continues.append(end)
+        return loop
+
+    def reads(self, root: ast.AST, path: _Path) -> None:
+        for node in own_nodes(root):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                self.read(node, path)
+
+    def read(self, node: ast.Name, path: _Path) -> None:
+        name, scope = node.id, self.scope
+        if name in scope.parameters or name not in scope.stores or name in path.surely or name in self._reported:
+            return
+        self._reported.add(name)
+        self.mistakes.append(_unbound(scope, node, name in path.maybe))
+
+    def _names_set_in(self, root: ast.AST) -> frozenset[str]:
+        nodes = set(own_nodes(root))
+        return frozenset(name for name, stores in self.scope.stores.items() if not nodes.isdisjoint(stores))
+
+
+# --- the message ------------------------------------------------------------------------------------------------------
+
+
+def _unbound(scope: Scope, read: ast.Name, is_maybe: bool) -> Mistake:
+    """Name the variable, the line that reads it, the line that sets it, and why that may not have run."""
+    name, line = read.id, read.lineno
+    stores = scope.stores[name]
+    before = [store for store in stores if _start(store) < _start(read)]
+    store = before[-1] if before else stores[0]
+    skipped = next((outer for outer in _around(scope, store) if not _holds(outer, read)), None)
+    set_in = f"line {_start(store)[0]}"
+    first = skipped.lineno if skipped and before else next((o.lineno for o in _loops_around(scope, read)), line)
+    if store is read:
+        what = f"`{name}` is updated in line {line} before it is set"
+    elif not before:
+        what = f"`{name}` is read in line {line} before it is set, in {set_in}"
+    elif not is_maybe:
+        what = f"`{name}` is read in line {line}, and {set_in}, which sets it, is never on the way there"
+    elif skipped is None:
+        what = f"`{name}` may not be set when line {line} reads it: {set_in}, which sets it, is not on every way there"
+    else:
+        what = f"`{name}` may not be set when line {line} reads it: {set_in} sets it {_reason(skipped, store)}"
+    return scope.mistake(
+        what, read, f"set it first, for example `{name} = {_example(scope, name)}` before line {first}"
+    )
+
+
+def _start(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+_Compound = ast.If | ast.For | ast.While
+
+
+def _around(scope: Scope, node: ast.AST) -> Iterator[_Compound]:
+    """The statements with a body that the node is in, the outermost first."""
+    for other in scope.nodes:
+        if isinstance(other, _Compound) and _holds(other, node):
+            yield other
+
+
+def _loops_around(scope: Scope, node: ast.AST) -> Iterator[ast.For | ast.While]:
+    return (outer for outer in _around(scope, node) if isinstance(outer, ast.For | ast.While))
+
+
+def _holds(outer: _Compound, node: ast.AST) -> bool:
+    return any(inner is node for inner in ast.walk(outer))
+
+
+def _reason(around: _Compound, store: ast.AST) -> str:
+    if isinstance(around, ast.If):
+        is_then = any(_start(s) <= _start(store) <= (s.end_lineno or 0, s.end_col_offset or 0) for s in around.body)
+        return f"only if `{ast.unparse(around.test)}` is {'true' if is_then else 'false'}"
+    return f"only if the loop of line {around.lineno} runs at least once"
+
+
+def _example(scope: Scope, name: str) -> str:
+    """A value of the kind that the variable is given elsewhere."""
+    for node in scope.nodes:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=found)], value=ast.Constant(value=bool() | int() | float() as value)):
+                if found == name:
+                    return repr(type(value)())
+            case ast.AugAssign(target=ast.Name(id=found), value=ast.Constant(value=float())) if found == name:
+                return "0.0"
+    return "0"

@@ -1,0 +1,65 @@
+"""Conditions that are known while compiling: those of constants, dtypes and captured numbers alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from kaio.dsl.compiler.check.scope import Scope
+from kaio.dtypes import DType
+
+__all__ = ["UNDECIDED", "condition", "is_compile_time", "loops_at_least_once"]
+
+_PARTS = (
+    ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Compare, ast.Constant, ast.Name,
+    ast.boolop, ast.unaryop, ast.operator, ast.cmpop, ast.expr_context,
+)  # fmt: skip
+
+UNDECIDED = None
+"""A condition that depends on values of the launch."""
+
+
+def is_compile_time(scope: Scope, node: ast.expr) -> bool:
+    """Whether the condition holds or fails for a whole specialisation."""
+    return all(_is_known(scope, part) for part in ast.walk(node))
+
+
+def _is_known(scope: Scope, node: ast.AST) -> bool:
+    if not isinstance(node, ast.Name):
+        return isinstance(node, _PARTS)
+    known = DType | TypeVar | int | float | None
+    return node.id in scope.consts or (not scope.is_local(node.id) and isinstance(scope.lookup(node.id), known))
+
+
+def condition(scope: Scope, node: ast.expr, known: Mapping[str, Any] | None) -> bool | None:
+    """The value of a condition, `UNDECIDED` where it is not known. `known` are a specialisation's constants."""
+    if isinstance(node, ast.Constant):
+        return bool(node.value)
+    if known is None or not is_compile_time(scope, node):
+        return UNDECIDED
+    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    values = {name: known[name] if name in known else scope.lookup(name) for name in names}
+    try:
+        return bool(eval(compile(ast.Expression(node), scope.source.filename, "eval"), {"__builtins__": {}}, values))
+    except Exception:  # for example a division by zero: it is found where it is typed
+        return UNDECIDED
+
+
+def loops_at_least_once(node: ast.For) -> bool:
+    """Whether the loop is over a range of literals that is not empty."""
+    match node.iter:
+        case ast.Call(func=ast.Name(id="range"), args=args, keywords=[]) if 1 <= len(args) <= 3:
+            numbers = [_literal(argument) for argument in args]
+            known = [number for number in numbers if number is not None]
+            return len(known) == len(numbers) and known[2:] != [0] and len(range(*known)) > 0
+    return False
+
+
+def _literal(node: ast.expr) -> int | None:
+    match node:
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(number))):
+            return -number
+    return None

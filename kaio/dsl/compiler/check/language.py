@@ -1,0 +1,229 @@
+"""The parts of Python that kernels do not have, each with a way out."""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Iterator
+from typing import TypeGuard, TypeVar
+
+from kaio.dsl.compiler.check.scope import Scope
+from kaio.dsl.intrinsic import Intrinsic
+from kaio.dtypes import DType
+from kaio.errors import Mistake
+
+__all__ = ["check_language"]
+
+_OUTSIDE = "define it outside the kernel and call it by its name: plain functions compile as device functions"
+_TUPLE = "a few values are a tuple `(a, b)`; an array of the thread is `kaio.local_mem(shape, dtype)`"
+
+_REFUSED: dict[type[ast.AST], tuple[str, str]] = {
+    ast.Raise: (
+        "a kernel cannot `raise`",
+        'write `assert condition, "text"`: it is checked on the CPU device, and on a GPU under `check="bounds"`',
+    ),
+    ast.Try: ("a kernel has no `try`: nothing in it raises", "test for the bad case before, with `if`"),
+    ast.TryStar: ("a kernel has no `try`: nothing in it raises", "test for the bad case before, with `if`"),
+    ast.With: ("a kernel has no `with`", "do it around the launch"),
+    ast.AsyncWith: ("a kernel has no `async with`", "do it around the launch"),
+    ast.AsyncFor: ("a kernel has no `async for`", "write `for i in range(n):`"),
+    ast.Await: ("a kernel cannot `await`", "await the launch; threads of a block wait for each other in `bar_sync()`"),
+    ast.Yield: ("a kernel cannot `yield`", "write each value into a buffer"),
+    ast.YieldFrom: ("a kernel cannot `yield`", "write each value into a buffer"),
+    ast.Lambda: ("a kernel cannot make a `lambda`", _OUTSIDE),
+    ast.FunctionDef: ("a kernel cannot define a function", _OUTSIDE),
+    ast.AsyncFunctionDef: ("a kernel cannot define a function", _OUTSIDE),
+    ast.ClassDef: ("a kernel cannot define a class", "define it outside the kernel"),
+    ast.Import: ("a kernel cannot import", "import at the top of the file"),
+    ast.ImportFrom: ("a kernel cannot import", "import at the top of the file"),
+    ast.Global: ("a kernel cannot set a global variable", "write into a buffer; reading a global needs no `global`"),
+    ast.Nonlocal: ("a kernel cannot set a variable of the function around it", "write into a buffer"),
+    ast.Delete: ("a kernel has no `del`", "leave it out: a variable of a kernel holds nothing that must be freed"),
+    ast.Match: ("a kernel has no `match`", "write `if`, `elif` and `else`"),
+    ast.AnnAssign: ("a variable of a kernel takes no annotation", "cast the value: `total = f32(0)`"),
+    ast.List: ("a kernel has no lists", _TUPLE),
+    ast.Set: ("a kernel has no sets", _TUPLE),
+    ast.Dict: ("a kernel has no dicts", _TUPLE),
+    ast.ListComp: ("a kernel has no comprehensions", "write a `for` loop"),
+    ast.SetComp: ("a kernel has no comprehensions", "write a `for` loop"),
+    ast.DictComp: ("a kernel has no comprehensions", "write a `for` loop"),
+    ast.GeneratorExp: ("a kernel has no generator expressions", "write a `for` loop"),
+    ast.JoinedStr: ("a kernel has no strings", "store numbers in a buffer and format them after the launch"),
+    ast.NamedExpr: ("a kernel has no `:=`", "assign on a line of its own"),
+    ast.Slice: (
+        "a kernel indexes one element at a time",
+        "use a number for each axis; slice before the launch: `x[1:3]` of a buffer is a view that copies nothing",
+    ),
+}
+
+_NO_STRINGS = ("a kernel has no strings", "a text is allowed only after `assert condition,`")
+
+
+def check_language(scope: Scope) -> Iterator[Mistake]:
+    """The mistakes of grammar, in source order."""
+    texts = _allowed_texts(scope)
+    for node in scope.nodes:
+        if type(node) in _REFUSED:
+            yield scope.mistake(_REFUSED[type(node)][0], node, _REFUSED[type(node)][1])
+            continue
+        match node:
+            case ast.Constant() if node not in texts:
+                yield from _constant(scope, node)
+            case ast.Starred() if isinstance(node.ctx, ast.Load):
+                yield scope.mistake("a kernel has no `*` in calls and tuples", node, "write the values one by one")
+            case ast.Starred():
+                yield scope.mistake("a kernel cannot unpack into `*`", node, "name each item")
+            case ast.Call():
+                yield from _call(scope, node)
+            case ast.For():
+                yield from _for(scope, node)
+            case ast.While(orelse=[_, *_]):
+                yield _loop_else(scope, node)
+            case ast.BinOp(op=ast.MatMult()) | ast.AugAssign(op=ast.MatMult()):
+                yield scope.mistake("a kernel has no `@`", node, "write the sum as a `for` loop over the shared axis")
+            case ast.Compare():
+                yield from _compare(scope, node)
+            case ast.Attribute(ctx=ast.Store()):
+                what = f"a kernel cannot set the attribute `{ast.unparse(node)}`"
+                yield scope.mistake(what, node, "set an element, `x[i] = value`, or a variable")
+            case ast.Subscript(slice=ast.Constant(value=None) | ast.Constant(value=True) | ast.Constant(value=False)):
+                what = f"`{ast.unparse(node.slice)}` is not an index"
+                yield scope.mistake(what, node.slice, "use a number for each axis")
+            case ast.Expr():
+                yield from _statement_without_effect(scope, node)
+            case _ if type(node).__name__ == "TypeAlias":
+                yield scope.mistake("a kernel cannot define a type", node, "define it outside the kernel")
+
+
+def _allowed_texts(scope: Scope) -> set[ast.AST]:
+    """Texts that stand where they may: documentation, messages of `assert`, names of shared memory."""
+    found: set[ast.AST] = set()
+    for node in scope.nodes:
+        match node:
+            case (
+                ast.Expr(value=ast.Constant(value=str() | types.EllipsisType()) as text)
+                | ast.Assert(msg=ast.Constant(value=str()) as text)
+            ):
+                found.add(text)
+            case ast.Call() if isinstance(scope.value_of(node.func), Intrinsic) or _calls_print(scope, node):
+                found.update(a for a in [*node.args, *(k.value for k in node.keywords)] if isinstance(a, ast.Constant))
+    return found
+
+
+def _calls_print(scope: Scope, node: ast.Call) -> bool:
+    return scope.value_of(node.func) is print
+
+
+def _constant(scope: Scope, node: ast.Constant) -> Iterator[Mistake]:
+    match node.value:
+        case str():
+            yield scope.mistake(_NO_STRINGS[0], node, _NO_STRINGS[1])
+        case bytes():
+            yield scope.mistake("a kernel has no bytes", node, "use numbers, or pass a buffer of u8")
+        case complex():
+            yield scope.mistake(
+                "a kernel has no complex numbers", node, "keep real and imaginary part in two variables"
+            )
+        case types.EllipsisType():
+            yield scope.mistake("`...` is not a value", node, "use a number for each axis")
+
+
+def _call(scope: Scope, node: ast.Call) -> Iterator[Mistake]:
+    for keyword in node.keywords:
+        if keyword.arg is None:
+            what = f"a kernel has no `**` in calls: `**{ast.unparse(keyword.value)}`"
+            yield scope.mistake(what, keyword.value, "write the arguments one by one")
+
+
+def _for(scope: Scope, node: ast.For) -> Iterator[Mistake]:
+    if not _is_range(scope, node.iter):
+        what = f"a kernel loops over `range(...)`, not over `{ast.unparse(node.iter)}`"
+        yield scope.mistake(what, node.iter, _instead_of_iterating(scope, node))
+    elif not isinstance(node.target, ast.Name):
+        what = "a loop of a kernel sets one variable"
+        yield scope.mistake(what, node.target, "write `for i in range(n):`")
+    if node.orelse:
+        yield _loop_else(scope, node)
+
+
+def _is_range(scope: Scope, node: ast.expr) -> bool:
+    """`range(...)`, or one argument of a kaio function around it, as in `unrolled(range(4))`."""
+    if not isinstance(node, ast.Call):
+        return False
+    if isinstance(scope.value_of(node.func), Intrinsic) and len(node.args) == 1:
+        return _is_range(scope, node.args[0])
+    return scope.value_of(node.func) is range
+
+
+def _instead_of_iterating(scope: Scope, node: ast.For) -> str:
+    target = ast.unparse(node.target)
+    match node.iter:
+        case ast.Name(id=name) if name in scope.buffers:
+            return f"write `for i in range({name}.size):` and `{target} = {name}[i]`"
+        case ast.Call(func=ast.Name(id="enumerate"), args=[ast.Name(id=name)]) if name in scope.buffers:
+            index, value = map(ast.unparse, node.target.elts) if _is_pair(node.target) else ("i", "v")
+            return f"write `for {index} in range({name}.size):` and `{value} = {name}[{index}]`"
+        case ast.Tuple():
+            return "repeat the body for each value, or call a function once for each"
+        case ast.Call(func=ast.Name(id="reversed"), args=[ast.Call(func=ast.Name(id="range"))]):
+            return "count down: `range(n - 1, -1, -1)`"
+    return f"write `for {target if isinstance(node.target, ast.Name) else 'i'} in range(n):`"
+
+
+def _is_pair(node: ast.expr) -> TypeGuard[ast.Tuple]:
+    return isinstance(node, ast.Tuple) and len(node.elts) == 2
+
+
+def _loop_else(scope: Scope, node: ast.For | ast.While) -> Mistake:
+    kind = "for" if isinstance(node, ast.For) else "while"
+    help_text = "set a variable before `break`, and test it after the loop"
+    return scope.mistake(f"a `{kind}` loop of a kernel has no `else`", node, help_text)
+
+
+def _compare(scope: Scope, node: ast.Compare) -> Iterator[Mistake]:
+    left = node.left
+    for op, right in zip(node.ops, node.comparators, strict=True):
+        match op:
+            case ast.Is() | ast.IsNot() if not (_is_identity(scope, left) or _is_identity(scope, right)):
+                word, sign = ("is", "==") if isinstance(op, ast.Is) else ("is not", "!=")
+                what = f"`{word}` compares objects, and a kernel has numbers"
+                yield scope.mistake(what, node, f"write `{ast.unparse(left)} {sign} {ast.unparse(right)}`")
+            case ast.In() | ast.NotIn():
+                word = "in" if isinstance(op, ast.In) else "not in"
+                yield scope.mistake(f"a kernel has no `{word}`", node, _instead_of_in(op, left, right))
+        left = right
+
+
+def _is_identity(scope: Scope, node: ast.expr) -> bool:
+    """Whether the operand is something that `is` may be asked of: None, a dtype, a compile-time constant."""
+    match node:
+        case ast.Constant(value=None) | ast.Attribute(attr="dtype"):
+            return True
+        case ast.Name(id=name) if name in scope.consts:
+            return True
+    return isinstance(scope.value_of(node), DType | TypeVar)
+
+
+def _instead_of_in(op: ast.cmpop, left: ast.expr, right: ast.expr) -> str:
+    sign, join = ("==", " or ") if isinstance(op, ast.In) else ("!=", " and ")
+    name = ast.unparse(left)
+    if isinstance(right, ast.Tuple | ast.List | ast.Set) and 0 < len(right.elts) <= 4:
+        return f"write `{join.join(f'{name} {sign} {ast.unparse(item)}' for item in right.elts)}`"
+    if isinstance(right, ast.Call) and ast.unparse(right.func) == "range" and len(right.args) == 2:
+        low, high = map(ast.unparse, right.args)
+        return f"write `{low} <= {name} < {high}`"
+    return f"compare with each value: `{name} {sign} a{join}{name} {sign} b`"
+
+
+def _statement_without_effect(scope: Scope, node: ast.Expr) -> Iterator[Mistake]:
+    match node.value:
+        case ast.Name() | ast.Attribute() if isinstance(scope.value_of(node.value), Intrinsic):
+            text = ast.unparse(node)
+            yield scope.mistake(f"`{text}` alone does nothing", node, f"call it: `{text}()`")
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+            what = "this comparison is not used"
+            yield scope.mistake(what, node, f"to store the value write `{ast.unparse(left)} = {ast.unparse(right)}`")
+        case (
+            ast.Name() | ast.Attribute() | ast.Compare() | ast.BinOp() | ast.UnaryOp() | ast.BoolOp() | ast.Subscript()
+        ):
+            yield scope.mistake("this value is not used", node, "store it in a variable or an element, or take it out")

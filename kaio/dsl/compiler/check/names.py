@@ -1,0 +1,122 @@
+"""Names and attributes that do not exist, and what was probably meant."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import difflib
+import sys
+import types
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from kaio.dsl.compiler.check.scope import UNKNOWN, Scope
+from kaio.dsl.intrinsic import Namespace
+from kaio.errors import Mistake
+
+__all__ = ["check_names"]
+
+_BUILTINS = ("range", "min", "max", "abs", "int", "float", "bool", "len", "round")
+_BUFFER_ATTRIBUTES = ("size", "shape", "ndim", "strides", "dtype")
+_AXES = ("x", "y", "z")
+
+_FROM_CUDA = {
+    "threadIdx": "thread_idx",
+    "blockIdx": "block_idx",
+    "blockDim": "block_dim",
+    "gridDim": "grid_dim",
+    "syncthreads": "bar_sync",
+    "__syncthreads": "bar_sync",
+    "laneid": "lane_id",
+}
+
+_INSTEAD = {
+    "print": "store the values in a buffer and print them after the launch",
+    "sum": "add in a `for` loop",
+    "pow": "write `a ** b`",
+    "divmod": "write `a // b` and `a % b`",
+    "any": "write `a or b`",
+    "all": "write `a and b`",
+    "str": "store numbers in a buffer and format them after the launch",
+    "enumerate": "write `for i in range(n):`",
+    "zip": "write `for i in range(n):` and index each buffer",
+    "reversed": "count down: `range(n - 1, -1, -1)`",
+    "list": "an array of the thread is `kaio.local_mem(shape, dtype)`",
+    "tuple": "write the items: `(a, b)`",
+    "complex": "keep real and imaginary part in two variables",
+}
+
+
+def check_names(scope: Scope) -> Iterator[Mistake]:
+    """The names that mean nothing, in source order."""
+    # `enumerate(x)` and its kin are told of as what a loop cannot go over.
+    told = {node.iter.func for node in scope.nodes if isinstance(node, ast.For) and isinstance(node.iter, ast.Call)}
+    for node in scope.nodes:
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()) if not scope.is_local(name) and not (
+                node in told and hasattr(builtins, name)
+            ):
+                yield from _outer_name(scope, node)
+            case ast.Attribute(ctx=ast.Load()):
+                yield from _attribute(scope, node)
+
+
+def _outer_name(scope: Scope, node: ast.Name) -> Iterator[Mistake]:
+    name, value = node.id, scope.lookup(node.id)
+    if value is UNKNOWN:
+        yield scope.mistake(f"there is no `{name}` here", node, _meant(scope, name))
+    elif value is getattr(builtins, name, UNKNOWN) and name not in _BUILTINS:
+        allowed = ", ".join(f"`{name}`" for name in _BUILTINS)
+        help_text = _INSTEAD.get(name, f"of Python's own functions a kernel has {allowed}")
+        yield scope.mistake(f"a kernel has no `{name}`", node, help_text)
+
+
+def _meant(scope: Scope, name: str) -> str:
+    """The way out for an unknown name: kaio's name of it, a close one, or how names are made known."""
+    kaio = sys.modules["kaio"]
+    wanted = _FROM_CUDA.get(name, name)
+    if wanted in getattr(kaio, "__all__", ()):
+        aliases = [alias for alias, value in scope.function.__globals__.items() if value is kaio]
+        return f"write `{aliases[0]}.{wanted}`" if aliases else f"import it: `from kaio import {wanted}`"
+    outer = [*scope.function.__code__.co_freevars, *scope.function.__globals__]
+    known = [*scope.parameters, *scope.stores, *outer, *_BUILTINS]
+    near = _near(name, known)
+    return f"did you mean `{near}`?" if near else "pass it as a parameter, or set it before the kernel is defined"
+
+
+def _near(name: str, known: Iterable[str]) -> str | None:
+    found = difflib.get_close_matches(name, [k for k in known if not k.startswith("__")], 1)
+    return found[0] if found else None
+
+
+def _attribute(scope: Scope, node: ast.Attribute) -> Iterator[Mistake]:
+    base = node.value
+    if isinstance(base, ast.Name) and base.id in scope.buffers:
+        if node.attr not in _BUFFER_ATTRIBUTES:
+            yield _wrong_attribute(scope, node, "a buffer", _BUFFER_ATTRIBUTES)
+        return
+    value = scope.value_of(base)
+    if isinstance(value, Namespace):
+        if node.attr not in _AXES:
+            yield _wrong_attribute(scope, node, f"`{ast.unparse(base)}`", _AXES)
+    elif isinstance(value, types.ModuleType) and not _is_loading(value) and not hasattr(value, node.attr):
+        wanted = _FROM_CUDA.get(node.attr)
+        near = wanted if wanted and hasattr(value, wanted) else _near(node.attr, _public(value))
+        help_text = f"did you mean `{ast.unparse(base)}.{near}`?" if near else None
+        yield scope.mistake(f"module `{value.__name__}` has no `{node.attr}`", node, help_text)
+
+
+def _wrong_attribute(scope: Scope, node: ast.Attribute, whose: str, known: tuple[str, ...]) -> Mistake:
+    near = _near(node.attr, known)
+    listed = f"{', '.join(known[:-1])} and {known[-1]}"
+    help_text = f"did you mean `{ast.unparse(node.value)}.{near}`?" if near else f"{whose} has {listed}"
+    return scope.mistake(f"{whose} has no `{node.attr}` in a kernel", node, help_text)
+
+
+def _is_loading(module: types.ModuleType) -> bool:
+    """Whether the module is still being imported, so that its names are not all there."""
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+
+
+def _public(module: Any) -> list[str]:
+    return [name for name in dir(module) if not name.startswith("_")]

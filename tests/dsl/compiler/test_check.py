@@ -1,0 +1,48 @@
+"""`check` and the places and texts of its messages. Each program of tests/dsl/rejects gives the message beside it."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kaio.dsl.compiler.check import check, read_kernel
+from kaio.dsl.compiler.parse import parse
+from kaio.errors import KernelSyntaxError
+
+REJECTS = Path(__file__).parent.parent / "rejects"
+PROGRAMS = sorted(REJECTS.glob("*.py"))
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Run a program under its own name, with its text where every reader of source text looks for it."""
+    text = path.read_text(encoding="utf-8")
+    linecache.cache[path.name] = (len(text), None, text.splitlines(keepends=True), path.name)
+    names: dict[str, Any] = {"__name__": path.stem}
+    with warnings.catch_warnings():  # Python itself finds `x is 0` odd
+        warnings.simplefilter("ignore", SyntaxWarning)
+        exec(compile(text, path.name, "exec", dont_inherit=True), names)
+    return names
+
+
+def read(names: dict[str, Any]) -> None:
+    if "device" in names:
+        check(names["device"], parse(names["device"]), None)
+    else:
+        read_kernel(names["kernel"])
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=[program.stem for program in PROGRAMS])
+def test_a_wrong_program_gives_its_message(program: Path) -> None:
+    names = load(program)
+    with pytest.raises(KernelSyntaxError) as caught:
+        read(names)
+    message = f"{caught.value}\n"
+    expected = program.with_suffix(".txt")
+    if os.environ.get("KAIO_UPDATE_MESSAGES"):
+        expected.write_text(message, encoding="utf-8")
+    assert message == expected.read_text(encoding="utf-8")

@@ -1,0 +1,3 @@
+def device(a):
+    if a > 0:
+        return a

@@ -1,0 +1,4 @@
+def device(a):
+    if a > 0:
+        return a
+    return

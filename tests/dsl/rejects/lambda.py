@@ -1,0 +1,6 @@
+from kaio import In, Out, f32
+
+
+def kernel(x: In[f32], y: Out[f32]):
+    double = lambda v: 2 * v
+    y[0] = double(x[0])

@@ -1,0 +1,2 @@
+device = (lambda v: v * 2, lambda v: v + facotr)[1]
+factor = 3

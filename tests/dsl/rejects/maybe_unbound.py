@@ -1,0 +1,7 @@
+from kaio import Out, f32, i32
+
+
+def kernel(y: Out[f32], n: i32):
+    if n > 3:
+        z = 1.0
+    y[0] = z

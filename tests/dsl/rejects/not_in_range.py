@@ -1,0 +1,6 @@
+from kaio import In, Out, f32
+
+
+def kernel(x: In[f32], y: Out[f32]):
+    if x[0] not in range(2, 5):
+        y[0] = 1

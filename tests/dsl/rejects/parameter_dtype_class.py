@@ -1,0 +1,5 @@
+from kaio import DType
+
+
+def kernel(dtype: DType):
+    pass

@@ -1,0 +1,5 @@
+from kaio import In, Out, f32
+
+
+def kernel(x: In[f32], *args, **options):
+    pass

@@ -1,0 +1,8 @@
+from kaio import Out, f32, i32
+
+
+def kernel(y: Out[f32], n: i32):
+    if n > 3:
+        z = 1.0
+    else:
+        y[0] = z

@@ -1,0 +1,7 @@
+import math
+
+from kaio import In, Out, f32
+
+
+def kernel(x: In[f32], y: Out[f32]):
+    y[0] = math.sqrtf(x[0])
