@@ -55,9 +55,9 @@ def _source() -> bytes:
 
 
 def _path() -> Path:
-    from kaio.dsl.compiler.toolchain import libdevice_path
+    from cuda.pathfinder import find_bitcode_lib
 
-    return Path(libdevice_path())
+    return Path(find_bitcode_lib("device"))
 
 
 @functools.cache
@@ -69,6 +69,8 @@ def _cut(name: str) -> bytes:
     """One function with what it reaches, optimised; nothing else stays visible."""
     with _LOCK:
         module = llvm.parse_bitcode(_prepared())
+    if name not in {f.name for f in module.functions}:
+        raise InternalError(f"libdevice has no function `{name}`")
     for function in module.functions:
         if not function.is_declaration and function.name != name:
             function.linkage = "internal"
