@@ -1,1 +1,13 @@
 """Devices, buffers, streams and completions."""
+
+from kaio.runtime.buffer import GpuBuffer
+from kaio.runtime.completion import Completion, as_completed, gather
+from kaio.runtime.device import Device, DeviceStats, MemoryInfo
+from kaio.runtime.limits import Limits
+from kaio.runtime.opening import devices
+from kaio.runtime.stream import PreparedLaunch, Stream
+
+__all__ = [
+    "Completion", "Device", "DeviceStats", "GpuBuffer", "Limits", "MemoryInfo", "PreparedLaunch", "Stream",
+    "as_completed", "devices", "gather",
+]  # fmt: skip

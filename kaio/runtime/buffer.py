@@ -1,0 +1,336 @@
+"""`GpuBuffer`: elements in the memory of a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+import numpy as np
+
+from kaio.dtypes import DType, dtype_of
+from kaio.errors import BufferClosedError, KaioError
+from kaio.runtime.completion import Completion
+from kaio.runtime.conversion import convert_array, element_bytes
+from kaio.runtime.layout import byte_range, is_contiguous, overlay, reshaped, sliced
+from kaio.runtime.memory import Memory
+
+if TYPE_CHECKING:
+    from kaio.runtime.device import Device
+
+__all__ = ["GpuBuffer"]
+
+T = TypeVar("T")
+_set = object.__setattr__
+
+
+class GpuBuffer(Generic[T]):
+    """Elements of one type in the memory of a device, laid out by shape and strides (in bytes).
+
+    Made by a device: `device.alloc_from(array)`, `alloc_zeros`, `alloc_empty`, `import_array`. Slices and `reshape`
+    are views: they share the memory. The memory is given back when the last of them is dropped or the first one is
+    closed, and not before the work that uses it is done.
+
+    >>> import numpy as np, kaio
+    >>> x = kaio.Device("cpu").alloc_from(np.arange(6, dtype=np.float32).reshape(2, 3))
+    >>> x
+    GpuBuffer(f32[2, 3] on cpu)
+    >>> x[1].to_host()
+    array([3., 4., 5.], dtype=float32)
+    """
+
+    __slots__ = (
+        "__weakref__", "_closed", "_is_view", "device", "dtype", "is_contiguous", "memory", "nbytes", "ndim", "pointer",
+        "shape", "size", "strides",
+    )  # fmt: skip
+
+    memory: Memory
+    pointer: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: DType
+    ndim: int
+    size: int
+    nbytes: int
+    is_contiguous: bool
+    device: Device
+    _closed: bool
+    _is_view: bool
+
+    # An array of kaio's, not NumPy's: `numpy_array + buffer` is an error instead of an array of objects.
+    __array_ufunc__ = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise TypeError(
+            "a GpuBuffer is made by a device: `device.alloc_from(array)` or `device.alloc_zeros(shape, dtype)`"
+        )
+
+    @staticmethod
+    def make(
+        memory: Memory,
+        pointer: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: DType,
+        is_view: bool = False,
+    ) -> GpuBuffer[Any]:
+        """A buffer over memory of a device; for devices and importers."""
+        self: GpuBuffer[Any] = object.__new__(GpuBuffer)
+        size = 1
+        for extent in shape:
+            size *= extent
+        _set(self, "memory", memory)
+        _set(self, "pointer", pointer)
+        _set(self, "shape", shape)
+        _set(self, "strides", strides)
+        _set(self, "dtype", dtype)
+        _set(self, "ndim", len(shape))
+        _set(self, "size", size)
+        _set(self, "nbytes", size * dtype.itemsize)
+        _set(self, "is_contiguous", is_contiguous(shape, strides, dtype.itemsize))
+        _set(self, "device", memory.device)
+        _set(self, "_closed", False)
+        _set(self, "_is_view", is_view)
+        return self
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        advice = "; write `x.reshape(…)`" if name == "shape" else ""
+        raise AttributeError(f"a GpuBuffer does not change: `{name}` cannot be set{advice}")
+
+    # What it is.
+
+    @property
+    def generation(self) -> int:
+        """Counts up when the device loses its state; work bound to an older generation is stale."""
+        return self.memory.generation
+
+    @property
+    def is_closed(self) -> bool:
+        """True after `close()` of this buffer or of the one it is a view of."""
+        return self._closed or self.memory.closed
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there are no elements."""
+        return self.size == 0
+
+    @property
+    def is_read_only(self) -> bool:
+        """True over imported memory that its owner does not let be written."""
+        return self.memory.read_only
+
+    @property
+    def byte_range(self) -> tuple[int, int]:
+        """The address of the first byte of its elements and the one after the last."""
+        return byte_range(self.pointer, self.shape, self.strides, self.dtype.itemsize)
+
+    def check_usable(self) -> None:
+        """Raise what stands against using it: BufferClosedError, or the failure of the work that last wrote it."""
+        memory = self.memory
+        if self._closed or memory.closed:
+            raise BufferClosedError(f"the {self._spelled()} was closed")
+        writer = memory.writer
+        if writer is not None and writer._error is not None:
+            writer._check()
+        if self.device.fault is not None:
+            self.device.check_usable()
+
+    def _spelled(self) -> str:
+        return f"GpuBuffer of {self.dtype!r}[{', '.join(map(str, self.shape))}]"
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a GpuBuffer of no dimensions has no length")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        raise TypeError("whether a GpuBuffer is true is ambiguous: ask `is_empty`, `is_closed` or `size`")
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError("a GpuBuffer is not iterated over element by element: copy it with `to_host()`")
+
+    def __repr__(self) -> str:
+        state = ", closed" if self.is_closed else ""
+        return f"GpuBuffer({self.dtype!r}[{', '.join(map(str, self.shape))}] on {self.device}{state})"
+
+    # To and from the host.
+
+    def to_host(self, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
+        """A NumPy array with a copy of the elements, after the work that writes them; waits.
+
+        Args:
+            out: copy into this array of the same shape and dtype instead, and return it.
+
+        Raises:
+            KernelFault: the work that last wrote the buffer failed (or whatever else it failed with).
+        """
+        if out is not None:
+            _check_out(out, self)
+        self._wait(writes=False)
+        if out is not None and out.flags.c_contiguous and self.is_contiguous:
+            host = out
+        else:
+            host = np.empty(self.shape, self.dtype.numpy) if self.is_contiguous else self._download_range()
+        if self.size and self.is_contiguous:
+            self.device._download(host, self.pointer)
+        if not self.is_contiguous:
+            host = self._laid_over(host)
+            if out is None:
+                return host.copy()
+        if out is not None and host is not out:
+            out[...] = host
+        return host if out is None else out
+
+    def copy_from(self, source: Any) -> Completion:
+        """Overwrite the elements with those of an array or a buffer of the same shape and dtype.
+
+        From a host array the copy is done on return; from a buffer of the same device it is work on the current
+        stream.
+        """
+        if isinstance(source, GpuBuffer):
+            source.check_usable()
+            if source.device is self.device and source.is_contiguous and self.is_contiguous:
+                self._check_like(source, source.shape, source.dtype)
+                self.check_usable()
+                self._check_writable()
+                return self.device.current_stream().copy(self, source)
+            source = source.to_host()
+        host = np.asarray(source)
+        self._check_like(source, host.shape, dtype_of(host.dtype))
+        self._wait(writes=True)
+        self._check_writable()
+        if self.size and self.is_contiguous:
+            self.device._upload(self.pointer, np.ascontiguousarray(host))
+        elif self.size:
+            # The elements are part of a range whose other bytes must stay: read it, change ours, write it.
+            bytes_ = self._download_range()
+            self._laid_over(bytes_)[...] = host
+            self.device._upload(self.byte_range[0], bytes_)
+        return Completion.completed(self.device.current_stream())
+
+    def fill(self, value: Any) -> Completion:
+        """Set every element to `value`, which must be one of the dtype; work on the current stream.
+
+        Filling a whole buffer whose last writer failed makes it usable again.
+        """
+        pattern = element_bytes(value, self.dtype)
+        self._check_writable()
+        memory = self.memory
+        if memory.writer is not None and memory.writer._error is not None and self.nbytes == memory.nbytes:
+            self.device.check_usable()
+            memory.forget()
+        self.check_usable()
+        if not self.is_contiguous:
+            return self.copy_from(np.full(self.shape, np.frombuffer(pattern, self.dtype.numpy)[0]))
+        return self.device.current_stream().set(self, pattern)
+
+    def copy(self) -> GpuBuffer[T]:
+        """A new contiguous buffer on the same device with the same elements; work on the current stream."""
+        self.check_usable()
+        if not self.is_contiguous:
+            return self.device.alloc_from(self.to_host())
+        new = self.device.alloc_empty(self.shape, cast("type[T]", self.dtype))
+        self.device.current_stream().copy(new, self)
+        return new
+
+    def astype(self, dtype: Any) -> GpuBuffer[Any]:
+        """A new buffer with the elements converted as a cast in a kernel does; waits."""
+        return self.device.alloc_from(convert_array(self.to_host(), dtype_of(dtype)))
+
+    def _wait(self, *, writes: bool) -> None:
+        """Wait for the work that the host has to come after."""
+        self.check_usable()
+        memory = self.memory
+        for done in memory.users(writes):
+            if not done._finished:
+                done._block(None)
+        self.check_usable()
+        self.device.wait_foreign(memory)
+
+    def _download_range(self) -> np.ndarray[Any, Any]:
+        start, stop = self.byte_range
+        found = np.empty(stop - start, np.uint8)
+        if found.size:
+            self.device._download(found, start)
+        return found
+
+    def _laid_over(self, bytes_: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The elements within a host copy of their byte range."""
+        offset = self.pointer - self.byte_range[0]
+        return overlay(bytes_.ctypes.data + offset, self.shape, self.strides, self.dtype, keep=bytes_)
+
+    def _check_writable(self) -> None:
+        if self.memory.read_only:
+            raise KaioError(f"the {self._spelled()} is over read-only memory", help="write to a copy: `x.copy()`")
+
+    def _check_like(self, source: Any, shape: tuple[int, ...], dtype: DType) -> None:
+        if shape != self.shape:
+            raise KaioError(
+                f"a {self._spelled()} cannot be copied from shape {shape}", help="the shapes must be equal: reshape it"
+            )
+        if dtype is not self.dtype:
+            raise KaioError(
+                f"a {self._spelled()} cannot be copied from {dtype!r}",
+                help=f"convert it with `.astype(…)` to {self.dtype!r}",
+            )
+
+    # Views.
+
+    def __getitem__(self, index: Any) -> GpuBuffer[T]:
+        """A view by integers, slices, ``...`` and None, as in NumPy; an integer for each axis gives 0 dimensions."""
+        self._check_open()
+        layout = sliced(self.pointer, self.shape, self.strides, self.dtype, index)
+        return GpuBuffer.make(self.memory, *layout, self.dtype, is_view=True)
+
+    def reshape(self, *shape: Any) -> GpuBuffer[T]:
+        """A view of the same elements in another shape; one size may be -1. KaioError if that needs a copy."""
+        self._check_open()
+        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+        layout = reshaped(self.shape, self.strides, self.dtype, tuple(sizes))
+        return GpuBuffer.make(self.memory, self.pointer, *layout, self.dtype, is_view=True)
+
+    def _check_open(self) -> None:
+        if self._closed or self.memory.closed:
+            self.check_usable()
+
+    # Its end.
+
+    def close(self) -> None:
+        """Give the memory back once the work that uses it is done; using the buffer or a view of it is an error then.
+
+        Closing a view closes only the view.
+        """
+        _set(self, "_closed", True)
+        if not self._is_view:
+            self.memory.close()
+
+    def __enter__(self) -> GpuBuffer[T]:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # Copies in Python's own sense, and other libraries.
+
+    def __copy__(self) -> GpuBuffer[T]:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> GpuBuffer[T]:
+        return self.copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self.device, self.to_host())
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError("a GpuBuffer is not turned into a NumPy array silently: copy it with `to_host()`")
+
+
+def _rebuild(device: Device, host: np.ndarray[Any, Any]) -> GpuBuffer[Any]:
+    return device.alloc_from(host)
+
+
+def _check_out(out: Any, buffer: GpuBuffer[Any]) -> None:
+    if not isinstance(out, np.ndarray) or out.shape != buffer.shape or out.dtype != buffer.dtype.numpy:
+        got = f"{out.dtype}{list(out.shape)}" if isinstance(out, np.ndarray) else repr(out)
+        raise KaioError(f"`out` must be a NumPy array of {buffer.dtype!r}{list(buffer.shape)} (got {got})")
+    if not out.flags.writeable:
+        raise KaioError("`out` is read-only")

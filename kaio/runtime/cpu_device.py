@@ -1,0 +1,160 @@
+"""The CPU device: kernels as native code on worker threads, memory from NumPy, streams as threads."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kaio.runtime.completion import Completion
+from kaio.runtime.cpu_stream import CpuStream
+from kaio.runtime.device import Device, MemoryInfo
+from kaio.runtime.foreign import Foreign
+from kaio.runtime.limits import describe
+from kaio.runtime.memory import Memory
+from kaio.runtime.stream import Stream
+
+__all__ = ["CpuDevice", "CpuLoaded"]
+
+_ALIGNMENT = 64  # a cache line, and the widest vector
+
+
+class CpuLoaded:
+    """A host program whose code is loaded."""
+
+    __slots__ = ("kernel", "max_threads", "name", "program")
+
+    def __init__(self, program: Any, kernel: Any) -> None:
+        self.program, self.kernel, self.name = program, kernel, program.name
+        self.max_threads: int | None = None
+
+
+class CpuDevice(Device):
+    """Runs kernels natively, with the limits of the GPU that it is `like`."""
+
+    kind = "cpu"
+    _like: str
+    _loaded: dict[int, CpuLoaded]
+    _workers: Any
+    _default: CpuStream
+
+    @classmethod
+    def open(cls, like: str, check: str) -> CpuDevice:
+        """The device with these options; `Device("cpu", …)` keeps one of each."""
+        description = describe(like)
+        self = object.__new__(cls)
+        self._like, self.target, self.check = like, like, check
+        self.name = f"{platform.processor() or platform.machine()} with the limits of {description.name}"
+        self.capability, self.limits = description.capability, description.limits
+        self._start()
+        self._loaded, self._workers = {}, None
+        self._default = CpuStream.make(self)
+        atexit.register(self._settle)
+        return self
+
+    def _spec(self) -> tuple[str, dict[str, Any]]:
+        options = {"like": self._like} if self._like != "sm_90" else {}
+        if self.check != "bounds":
+            options["check"] = self.check
+        return "cpu", options
+
+    @property
+    def memory(self) -> MemoryInfo:
+        """Free and total memory of the machine in bytes."""
+        return _machine_memory()
+
+    @property
+    def workers(self) -> Any:
+        """The threads that run blocks; started with the first launch."""
+        if self._workers is None:
+            from kaio.runtime.host_kernel import WorkerPool
+
+            with self._lock:
+                if self._workers is None:
+                    self._workers = WorkerPool(_usable_cores())
+        return self._workers
+
+    def load(self, program: Any) -> CpuLoaded:
+        """Load the native code of a host program, once."""
+        found = self._loaded.get(id(program))
+        if found is None:
+            from kaio.runtime.host_kernel import HostKernel
+
+            with self._lock:
+                found = self._loaded.get(id(program)) or CpuLoaded(program, HostKernel(program))
+                self._loaded[id(program)] = found
+        return found
+
+    def stream(self, priority: int = 0) -> Stream:
+        """A new stream: a thread, started with its first work. Priorities are not known here."""
+        return CpuStream.make(self, priority)
+
+    def _default_stream(self) -> Stream:
+        return self._default
+
+    def _allocate(self, nbytes: int, zero: bool) -> Memory:
+        if nbytes > self.memory.total:
+            raise self._out_of_memory(nbytes)  # the system would promise it, and end the process later
+        try:
+            owner = (np.zeros if zero else np.empty)(nbytes + _ALIGNMENT, np.uint8)
+        except MemoryError:
+            raise self._out_of_memory(nbytes) from None
+        return Memory(self, owner.ctypes.data + -owner.ctypes.data % _ALIGNMENT, nbytes, owner)
+
+    def _release(self, memory: Memory) -> None:
+        pass  # work in flight holds the owner: the memory goes with the last of them
+
+    def _upload(self, pointer: int, host: np.ndarray[Any, Any]) -> None:
+        ctypes.memmove(pointer, host.ctypes.data, host.nbytes)
+
+    def _download(self, host: np.ndarray[Any, Any], pointer: int) -> None:
+        ctypes.memmove(host.ctypes.data, pointer, host.nbytes)
+
+    def _takes(self, foreign: Foreign) -> bool:
+        return foreign.kind == "cpu"
+
+    def _settle(self) -> None:
+        """At exit: native code must not run on while Python takes its memory away."""
+        for stream in list(self._streams):
+            tail: Completion = stream._tail()
+            if not tail._block(60.0):
+                return
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _machine_memory() -> MemoryInfo:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        pass
+    else:
+        sizes = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
+        return MemoryInfo(sizes.get("MemAvailable", sizes.get("MemFree", 0)), sizes["MemTotal"])
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return MemoryInfo(total, total)  # macOS does not tell what is free here
+    return _windows_memory()
+
+
+def _windows_memory() -> MemoryInfo:
+    class Status(ctypes.Structure):
+        _fields_ = (
+            ("length", ctypes.c_ulong),
+            ("load", ctypes.c_ulong),
+            *((name, ctypes.c_ulonglong) for name in ("total", "free", "a", "b", "c", "d", "e")),
+        )
+
+    status = Status(length=ctypes.sizeof(Status))
+    windll: Any = getattr(ctypes, "windll")  # noqa: B009 - only there on Windows
+    windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))
+    return MemoryInfo(int(status.free), int(status.total))

@@ -1,0 +1,216 @@
+"""Streams of the CPU device: a queue, and a thread that works it off in order."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from kaio.errors import InternalError, KaioError
+from kaio.runtime.completion import Completion
+from kaio.runtime.stream import Dims, PreparedLaunch, Stream, Uses
+
+if TYPE_CHECKING:
+    from kaio.runtime.buffer import GpuBuffer
+    from kaio.runtime.cpu_device import CpuDevice
+
+__all__ = ["CpuCompletion", "CpuStream"]
+
+
+class CpuCompletion(Completion):
+    """Work of a stream's thread."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self._gate = threading.Lock()  # held until the work is done: who waits takes it and passes it on
+        self._gate.acquire()
+
+    def _block(self, timeout_s: float | None) -> bool:
+        if not self._finished:
+            if not self._gate.acquire(timeout=-1 if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX)):
+                return self._finished
+            self._gate.release()
+        return True
+
+    def _finish(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._error = error
+            self.stream.device.note_failure(self)
+        self._finished = True
+        self._gate.release()
+        self._run_callbacks()
+
+
+class _Work:
+    """One entry of a queue."""
+
+    __slots__ = ("call", "done", "keep", "readers", "writers")
+
+    def __init__(
+        self,
+        done: CpuCompletion,
+        call: Callable[[], object] | None,
+        writers: list[Completion],
+        readers: list[Completion],
+        keep: list[Any],
+    ) -> None:
+        self.done, self.call, self.writers, self.readers = done, call, writers, readers
+        self.keep = keep  # the memory in use, for as long as this lives
+
+    def run(self) -> None:
+        """Wait for what must come before, then do it; a failure of work whose results it takes is its own."""
+        done = self.done
+        try:
+            for earlier in (*self.writers, *self.readers):
+                if not earlier._finished:
+                    earlier._block(None)
+            error = next((writer._error for writer in self.writers if writer._error is not None), None)
+            if error is None and self.call is not None:
+                start = time.perf_counter()
+                self.call()
+                done._elapsed_ms = (time.perf_counter() - start) * 1e3
+        except KaioError as problem:
+            error = problem
+        except BaseException as problem:
+            error = InternalError(f"work on the CPU device failed: {problem!r}")
+            error.__cause__ = problem
+        self.keep, self.call, self.writers, self.readers = [], None, [], []
+        done._finish(error)
+
+
+def _nothing() -> None:
+    """The weak reference of a stream that never had work."""
+
+
+def _serve(queue: SimpleQueue[_Work | None]) -> None:
+    while (work := queue.get()) is not None:
+        work.run()
+        del work
+
+
+class CpuStream(Stream):
+    """A stream of the CPU device."""
+
+    device: CpuDevice
+    _queue: SimpleQueue[_Work | None]
+    _last: Callable[[], CpuCompletion | None]  # a weak reference: what nobody holds any more is done
+    _serving: bool
+
+    @classmethod
+    def make(cls, device: CpuDevice, priority: int = 0) -> CpuStream:
+        """A new stream of the device."""
+        self = object.__new__(cls)
+        self.device, self.priority = device, priority
+        self._queue, self._last, self._serving = SimpleQueue(), _nothing, False
+        with device._lock:
+            device._streams.add(self)
+        return self
+
+    def launch(
+        self,
+        loaded: Any,
+        grid: Dims,
+        block: Dims,
+        arguments: bytes,
+        uses: Uses,
+        shared_nbytes: int = 0,
+        timed: bool = False,
+    ) -> Completion:
+        """Launch a loaded host program; see `Stream.launch`."""
+        if 0 in grid:
+            return Completion.completed(self)
+        arguments = bytes(arguments)
+        device = self.device
+        return self.submit(
+            lambda: loaded.kernel.run(grid, block, arguments, device.workers, shared_nbytes), uses, timed
+        )
+
+    def prepare(
+        self,
+        loaded: Any,
+        grid: Dims,
+        block: Dims,
+        arguments: bytes,
+        uses: Uses,
+        shared_nbytes: int = 0,
+        timed: bool = False,
+    ) -> PreparedLaunch:
+        """Make a launch ready; see `Stream.prepare`."""
+        return _Prepared(self, (loaded, grid, block, bytes(arguments), tuple(uses), shared_nbytes, timed))
+
+    def copy(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
+        """Copy between contiguous buffers of one size."""
+        to, start, nbytes = target.pointer, source.pointer, source.nbytes
+        return self.submit(lambda: ctypes.memmove(to, start, nbytes), ((target, "Out"), (source, "In")))
+
+    def set(self, target: GpuBuffer[Any], pattern: bytes) -> Completion:
+        """Repeat the bytes of one element over a contiguous buffer."""
+        pointer, size = target.pointer, target.size
+        return self.submit(lambda: _repeat(pointer, pattern, size), ((target, "Out"),))
+
+    def submit(self, call: Callable[[], object], uses: Uses, timed: bool = False) -> CpuCompletion:
+        """Queue a call after the earlier work on the buffers that it uses."""
+        done = CpuCompletion(self)
+        done._timed = timed
+        with self.device._lock:
+            writers: list[Completion] = []
+            readers: list[Completion] = []
+            for buffer, access in uses:
+                buffer.check_usable()
+                memory = buffer.memory
+                # Earlier writers on this stream are done when this starts, but they may have failed.
+                if memory.writer is not None and not memory.writer._finished:
+                    writers.append(memory.writer)
+                if access != "In":
+                    readers += [r for r in memory.readers.values() if r.stream is not self and not r._finished]
+            for buffer, access in uses:
+                buffer.memory.record(self, done, access != "In")
+            keep = [buffer.memory.owner for buffer, _ in uses]
+            self._enqueue(_Work(done, call, writers, readers, keep))
+        return done
+
+    def _enqueue(self, work: _Work) -> None:
+        self._last = weakref.ref(work.done)
+        self._queue.put(work)
+        if not self._serving:
+            self._serving = True
+            threading.Thread(target=_serve, args=(self._queue,), name=f"kaio {self!r}", daemon=True).start()
+
+    def _tail(self) -> Completion:
+        # Work is done in order, so the last is done when all are; and nobody asks this one what went wrong.
+        last = self._last()
+        return Completion.completed(self) if last is None else last
+
+    def __del__(self) -> None:
+        if getattr(self, "_serving", False):
+            self._queue.put(None)
+
+
+class _Prepared:
+    """A launch of the CPU device made ready."""
+
+    __slots__ = ("_arguments", "_stream")
+
+    def __init__(self, stream: CpuStream, arguments: tuple[Any, ...]) -> None:
+        self._stream, self._arguments = stream, arguments
+
+    def launch(self) -> Completion:
+        """Launch it once more."""
+        return self._stream.launch(*self._arguments)
+
+
+def _repeat(pointer: int, pattern: bytes, size: int) -> None:
+    if len(set(pattern)) == 1:
+        ctypes.memset(pointer, pattern[0], size * len(pattern))
+        return
+    ctypes.memmove(pointer, pattern, len(pattern))
+    # Double what is there until it is full.
+    done, total = len(pattern), size * len(pattern)
+    while done < total:
+        step = min(done, total - done)
+        ctypes.memmove(pointer + done, pointer, step)
+        done += step

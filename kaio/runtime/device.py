@@ -1,0 +1,354 @@
+"""`Device`: one surface for the GPUs of this machine and for the CPU device."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+import weakref
+from collections import deque
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
+
+import numpy as np
+
+from kaio.dtypes import dtype_of
+from kaio.errors import CompletionTimeout, KaioError, OutOfMemoryError
+from kaio.runtime.buffer import GpuBuffer
+from kaio.runtime.completion import Completion, gather, read_timeout
+from kaio.runtime.foreign import Foreign, read_foreign
+from kaio.runtime.layout import byte_range, contiguous_strides, read_shape
+from kaio.runtime.limits import Limits
+from kaio.runtime.memory import Memory
+from kaio.runtime.stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Device", "DeviceStats", "MemoryInfo"]
+
+_log = logging.getLogger("kaio")
+T = TypeVar("T")
+
+
+class MemoryInfo(NamedTuple):
+    """Memory of a device in bytes."""
+
+    free: int
+    total: int
+
+
+class DeviceStats(NamedTuple):
+    """What kaio holds on a device: its own buffers (imported memory is not counted), sizes in bytes."""
+
+    live_buffers: int
+    live_nbytes: int
+    peak_nbytes: int
+
+
+class Device:
+    """A GPU, or the CPU device, which runs the same kernels natively and finds their mistakes.
+
+    `Device()` is the first GPU; where there is no NVIDIA driver it is the CPU device, and that is logged. `Device(0)`
+    and `Device("cuda:0")` are a GPU, `Device("cpu")` is the CPU device. The same arguments give the same object.
+
+    Args:
+        which: an ordinal, ``"cuda"``, ``"cuda:1"`` or ``"cpu"``.
+        like: the GPU whose limits the CPU device has, for example ``"sm_90"`` (the default).
+        check: ``"off"`` or ``"bounds"`` (True): whether kernels are checked unless a launch says otherwise. Default
+            ``"bounds"`` on the CPU device, ``"off"`` on a GPU.
+        route: how the CPU device runs a kernel; ``"ir"``, from the compiler's own representation, is the one there is.
+        isolated: run kernels in a process of their own; False is what there is.
+
+    Raises:
+        DeviceNotFoundError: there is no such device, or its driver does not work.
+        UnsupportedFeatureError: the device does not have what was asked for.
+
+    >>> import numpy as np
+    >>> device = Device("cpu")
+    >>> device.alloc_from(np.arange(3)).to_host()
+    array([0, 1, 2])
+    """
+
+    kind: Literal["cuda", "cpu"]
+    name: str
+    target: str
+    capability: tuple[int, int]
+    limits: Limits
+    check: str
+    generation: int
+    fault: KaioError | None  # what a GPU's context failed with; it cannot be used again
+    _stats: DeviceStats
+    _released: deque[int]
+    _lock: threading.RLock
+    _failed: list[Completion]
+    _entered: ContextVar[tuple[Stream, ...]]
+    _streams: weakref.WeakSet[Stream]
+    _memories: weakref.WeakSet[Memory]
+
+    def __new__(
+        cls,
+        which: int | str | None = None,
+        *,
+        like: str | None = None,
+        check: str | bool | None = None,
+        route: str = "ir",
+        isolated: bool = False,
+    ) -> Device:
+        """Find or open the device."""
+        from kaio.runtime.opening import open_device
+
+        return open_device(which, like=like, check=check, route=route, isolated=isolated)
+
+    # What each kind of device provides.
+
+    @property
+    def memory(self) -> MemoryInfo:
+        """Free and total memory in bytes."""
+        raise NotImplementedError
+
+    def load(self, program: Any) -> Any:
+        """Make a compiled program ready to be launched here; the same program is loaded once."""
+        raise NotImplementedError
+
+    def stream(self, priority: int = 0) -> Stream:
+        """A new stream; lower numbers go first, as far as the device knows priorities.
+
+        `with device.stream():` runs what the block launches on it, and waits at the end.
+        """
+        raise NotImplementedError
+
+    def _default_stream(self) -> Stream:
+        raise NotImplementedError
+
+    def _allocate(self, nbytes: int, zero: bool) -> Memory:
+        """New memory; `OutOfMemoryError` from `_out_of_memory` if there is none."""
+        raise NotImplementedError
+
+    def _release(self, memory: Memory) -> None:
+        """Give memory back once the work that uses it is done. Called from finalisers: must take no lock."""
+        raise NotImplementedError
+
+    def _upload(self, pointer: int, host: np.ndarray[Any, Any]) -> None:
+        """Copy a contiguous host array to `pointer`, and return when that is done."""
+        raise NotImplementedError
+
+    def _download(self, host: np.ndarray[Any, Any], pointer: int) -> None:
+        """Copy from `pointer` to a contiguous host array, and return when that is done."""
+        raise NotImplementedError
+
+    def _takes(self, foreign: Foreign) -> bool:
+        """Whether foreign memory can be used in place."""
+        raise NotImplementedError
+
+    def wait_foreign(self, memory: Memory) -> None:
+        """Wait until another library that works on this memory is done with it."""
+
+    def check_usable(self) -> None:
+        """Raise ContextPoisonedError if a fault has made the device unusable; the CPU device is never."""
+
+    # Allocating.
+
+    def alloc_from(self, array: Any) -> GpuBuffer[Any]:
+        """A new buffer with a copy of an array or anything `numpy.asarray` takes; shape and dtype are kept.
+
+        Raises:
+            KaioError: for an element type that kaio does not have.
+            OutOfMemoryError: the device has no memory left.
+
+        >>> Device("cpu").alloc_from([[1.0, 2.0]])
+        GpuBuffer(f64[1, 2] on cpu)
+        """
+        host = self._host_array(array)
+        buffer = self.alloc_empty(host.shape, cast(Any, dtype_of(host.dtype)))
+        if host.size:
+            self._upload(buffer.pointer, np.ascontiguousarray(host))
+        return buffer
+
+    def _host_array(self, array: Any) -> np.ndarray[Any, Any]:
+        if isinstance(array, GpuBuffer):
+            return array.to_host()
+        if not isinstance(array, np.ndarray):
+            foreign = read_foreign(array, self)
+            if foreign is not None and foreign.kind == "cuda":
+                return Device(foreign.ordinal).import_array(array).to_host()
+        try:
+            return np.asarray(array)
+        except (ValueError, TypeError) as problem:
+            raise KaioError(
+                f"a {type(array).__name__} is no array ({problem})", help="pass what `numpy.asarray` takes"
+            ) from problem
+
+    def alloc_zeros(self, shape: int | Iterable[int], dtype: type[T]) -> GpuBuffer[T]:
+        """A new buffer of zeros (False for `bool_`). `shape` is an int or a tuple of ints.
+
+        >>> import kaio
+        >>> Device("cpu").alloc_zeros((2, 2), kaio.i32).to_host().tolist()
+        [[0, 0], [0, 0]]
+        """
+        return self._alloc(shape, dtype, zero=True)
+
+    def alloc_empty(self, shape: int | Iterable[int], dtype: type[T]) -> GpuBuffer[T]:
+        """A new buffer of whatever is in memory: write it before you read it."""
+        return self._alloc(shape, dtype, zero=False)
+
+    def _alloc(self, shape: Any, dtype: Any, *, zero: bool) -> GpuBuffer[Any]:
+        sizes, element = read_shape(shape), dtype_of(dtype)
+        nbytes = element.itemsize
+        for size in sizes:
+            nbytes *= size
+        self.check_usable()
+        memory = self._allocate(nbytes, zero)
+        with self._lock:
+            memory.counted = True
+            self._memories.add(memory)
+            live = self.stats()
+            self._stats = DeviceStats(
+                live.live_buffers + 1, live.live_nbytes + nbytes, max(live.peak_nbytes, live.live_nbytes + nbytes)
+            )
+        return GpuBuffer.make(memory, memory.pointer, sizes, contiguous_strides(sizes, element.itemsize), element)
+
+    def release(self, memory: Memory) -> None:
+        """Take memory back that nobody can reach any more; called by `Memory`."""
+        if memory.counted:
+            self._released.append(memory.nbytes)  # counted by `stats`: a finaliser must take no lock
+        self._release(memory)
+
+    def _out_of_memory(self, nbytes: int) -> OutOfMemoryError:
+        free, total = self.memory
+        with self._lock:
+            largest = sorted((memory.nbytes for memory in self._memories if not memory.closed), reverse=True)[:5]
+        held = f"; the largest buffers hold {', '.join(f'{size:,}' for size in largest)} bytes" if largest else ""
+        return OutOfMemoryError(
+            f"{self} has no memory for {nbytes:,} bytes: {free:,} of {total:,} bytes are free{held}",
+            help="close buffers that are not needed any more, or work in parts",
+            asked=nbytes,
+            free=free,
+            largest=largest,
+        )
+
+    def import_array(self, array: Any) -> GpuBuffer[Any]:
+        """A buffer over the memory of another library's array, without a copy; both see each other's writes.
+
+        Takes what exchanges through DLPack or the CUDA array interface and lies on this device; on the CPU device
+        NumPy arrays too. A read-only array gives a buffer that kernels cannot write.
+
+        >>> x = np.zeros(3)
+        >>> _ = Device("cpu").import_array(x).fill(7).wait()
+        >>> x
+        array([7., 7., 7.])
+        """
+        if isinstance(array, GpuBuffer) and array.device is self:
+            return array.reshape(array.shape)
+        foreign = read_foreign(array, self)
+        if foreign is None:
+            raise KaioError(
+                f"a {type(array).__name__} cannot be imported", help="copy it: `device.alloc_from(…)` takes any array"
+            )
+        if not self._takes(foreign):
+            raise KaioError(
+                f"a {type(array).__name__} on {foreign.place} cannot be used in place on {self}",
+                help="copy it: `device.alloc_from(…)`",
+            )
+        return self.adopt(foreign)
+
+    def adopt(self, foreign: Foreign) -> GpuBuffer[Any]:
+        """A buffer over foreign memory that lies on this device."""
+        self.check_usable()
+        start, stop = byte_range(foreign.pointer, foreign.shape, foreign.strides, foreign.dtype.itemsize)
+        memory = Memory(
+            self, start, stop - start, foreign.owner, read_only=foreign.read_only, foreign_stream=foreign.stream
+        )
+        return GpuBuffer.make(memory, foreign.pointer, foreign.shape, foreign.strides, foreign.dtype)
+
+    def stats(self) -> DeviceStats:
+        """How many buffers live here, their size, and the most they ever were."""
+        with self._lock:
+            while self._released:
+                buffers, nbytes, peak = self._stats
+                self._stats = DeviceStats(buffers - 1, nbytes - self._released.popleft(), peak)
+            return self._stats
+
+    # Streams and failures.
+
+    def current_stream(self) -> Stream:
+        """The stream of the innermost `with device.stream():` around the caller, else the device's default."""
+        entered = self._entered.get()
+        return entered[-1] if entered else self._default_stream()
+
+    def enter_stream(self, stream: Stream) -> None:
+        """Make a stream current; called by `Stream`."""
+        self._entered.set((*self._entered.get(), stream))
+
+    def leave_stream(self, stream: Stream) -> None:
+        """Undo the innermost `enter_stream` of this stream."""
+        entered = list(self._entered.get())
+        for place in range(len(entered) - 1, -1, -1):
+            if entered[place] is stream:
+                del entered[place]
+                break
+        self._entered.set(tuple(entered))
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait for all work on this device; raises a failure that nobody saw yet, or CompletionTimeout."""
+        with self._lock:
+            tails = [stream._tail() for stream in self._streams]
+        if not gather(*tails)._block(read_timeout(timeout_s)):
+            raise CompletionTimeout(f"the work on {self} is not done after {timeout_s} s; it goes on")
+        self.raise_unseen(None)
+
+    def note_failure(self, done: Completion) -> None:
+        """Keep a failure until somebody sees it."""
+        self._failed.append(done)
+
+    def raise_unseen(self, stream: Stream | None) -> None:
+        """Raise the first failure that nobody saw, of one stream or of all; the others become its notes."""
+        unseen = []
+        for done in list(self._failed):
+            if done._seen or stream is None or done.stream is stream:
+                self._failed.remove(done)
+                if not done._seen:
+                    unseen.append(done)
+        if unseen:
+            first = unseen[0]._error
+            assert first is not None
+            for done in unseen:
+                done._seen = True
+                if done._error is not first:
+                    first.add_note(f"Another failure that nobody had seen: {done._error}")
+            raise first
+
+    def _log_unseen(self) -> None:
+        told: list[BaseException | None] = []
+        for done in self._failed:
+            if not done._seen and done._error not in told:
+                told.append(done._error)
+                _log.error("work on %s failed and nobody asked: %s", self, done._error)
+        self._failed.clear()
+
+    def _spec(self) -> tuple[str, dict[str, Any]]:
+        """The arguments of `Device(…)` that give this device."""
+        raise NotImplementedError
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, self._spec()
+
+    def __repr__(self) -> str:
+        which, options = self._spec()
+        return f"Device({', '.join([repr(which), *(f'{name}={value!r}' for name, value in options.items())])})"
+
+    def __str__(self) -> str:
+        return self._spec()[0]
+
+    def _start(self) -> None:
+        """Set up what all devices have."""
+        self.generation, self.fault = 0, None
+        self._stats, self._released = DeviceStats(0, 0, 0), deque()
+        self._lock, self._failed = threading.RLock(), []
+        self._entered = ContextVar(f"streams of {self}", default=())
+        self._streams, self._memories = weakref.WeakSet(), weakref.WeakSet()
+        atexit.register(self._log_unseen)
+
+
+def _reopen(which: str, options: dict[str, Any]) -> Device:
+    return Device(which, **options)

@@ -1,0 +1,130 @@
+"""Shapes and strides: where the elements of a buffer lie. Strides and offsets are in bytes."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable
+from types import EllipsisType
+from typing import Any
+
+import numpy as np
+
+from kaio.dtypes import DType
+from kaio.errors import KaioError
+
+__all__ = ["byte_range", "contiguous_strides", "is_contiguous", "overlay", "read_shape", "reshaped", "sliced"]
+
+Shape = tuple[int, ...]
+Layout = tuple[int, Shape, Shape]  # pointer, shape, strides
+
+
+def read_shape(shape: Any) -> Shape:
+    """A shape from an int or an iterable of ints, or KaioError showing the value."""
+    sizes: list[Any] = [shape] if not isinstance(shape, Iterable) or isinstance(shape, str) else list(shape)
+    try:
+        if any(isinstance(size, bool | np.bool_) for size in sizes):
+            raise TypeError
+        found = tuple(operator.index(size) for size in sizes)
+    except TypeError:
+        raise KaioError(f"a shape is an int or a tuple of ints (got {shape!r})") from None
+    if any(size < 0 for size in found):
+        raise KaioError(f"a shape has no negative sizes (got {shape!r})")
+    return found
+
+
+def contiguous_strides(shape: Shape, itemsize: int) -> Shape:
+    """The strides of a C-contiguous layout.
+
+    >>> contiguous_strides((2, 3), 4)
+    (12, 4)
+    """
+    strides, step = [], itemsize
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def is_contiguous(shape: Shape, strides: Shape, itemsize: int) -> bool:
+    """True if the elements follow each other in C order; the stride of an axis of one element does not matter."""
+    if 0 in shape:
+        return True
+    step = itemsize
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size != 1 and stride != step:
+            return False
+        step *= size
+    return True
+
+
+def byte_range(pointer: int, shape: Shape, strides: Shape, itemsize: int) -> tuple[int, int]:
+    """The first address of the elements, and the one after the last; equal if there are none."""
+    if 0 in shape:
+        return pointer, pointer
+    reach = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
+    return pointer + sum(min(r, 0) for r in reach), pointer + sum(max(r, 0) for r in reach) + itemsize
+
+
+class _Interface:
+    """What `numpy.asarray` needs to lay an array over memory that it does not own."""
+
+    def __init__(self, pointer: int, shape: Shape, strides: Shape, dtype: DType, read_only: bool, keep: Any) -> None:
+        self.keep = keep
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (pointer, read_only),
+            "shape": shape,
+            "strides": strides,
+            "typestr": dtype.numpy.str,
+        }
+
+
+def overlay(
+    pointer: int, shape: Shape, strides: Shape, dtype: DType, *, read_only: bool = False, keep: Any = None
+) -> np.ndarray[Any, Any]:
+    """A NumPy array over memory at `pointer`, which it reads only when its elements are; `keep` lives as long.
+
+    Over device memory it serves to compute the layout of views, and its elements must not be touched.
+    """
+    if 0 in shape:
+        return np.empty(shape, dtype.numpy)
+    return np.asarray(_Interface(pointer, shape, strides, dtype, read_only, keep))
+
+
+# Any address does to compute a layout from, but NumPy takes null as a request to allocate.
+_SOMEWHERE = 1 << 20
+
+
+def sliced(pointer: int, shape: Shape, strides: Shape, dtype: DType, index: Any) -> Layout:
+    """The layout of `x[index]` for integers, slices, ``...`` and None; KaioError for what would have to copy."""
+    parts = index if isinstance(index, tuple) else (index,)
+    for part in parts:
+        if isinstance(part, bool | np.bool_) or not (
+            part is None or isinstance(part, slice | EllipsisType | int | np.integer)
+        ):
+            raise KaioError(
+                f"a GpuBuffer is indexed by integers and slices (got {part!r})",
+                help="copy it to the host first: `x.to_host()[…]`",
+            )
+    if not any(part is Ellipsis for part in parts):
+        parts = (*parts, ...)  # or NumPy would read the element when all axes are given
+    view = np.asarray(_Interface(_SOMEWHERE, shape, strides, dtype, False, None))[parts]
+    return pointer + view.__array_interface__["data"][0] - _SOMEWHERE, view.shape, view.strides
+
+
+def reshaped(shape: Shape, strides: Shape, dtype: DType, new: Shape) -> tuple[Shape, Shape]:
+    """Shape and strides of the same elements as `new` (one size may be -1), or KaioError if that needs a copy."""
+    base = np.asarray(_Interface(_SOMEWHERE, shape, strides, dtype, False, None))
+    if -1 not in new and math.prod(new) != math.prod(shape):
+        raise KaioError(f"{math.prod(shape)} elements of shape {shape} cannot be seen as shape {new}")
+    try:
+        view = base.reshape(new, copy=False)
+    except ValueError as problem:
+        if "Unable to avoid" not in str(problem):
+            raise KaioError(f"{math.prod(shape)} elements of shape {shape} cannot be seen as shape {new}") from problem
+        raise KaioError(
+            f"a view of shape {shape} and strides {strides} cannot be seen as shape {new} without a copy",
+            help="copy it first: `x.copy().reshape(…)`",
+        ) from problem
+    return view.shape, view.strides

@@ -1,0 +1,67 @@
+"""What a device can hold: the limits of a launch, from the GPU itself or from a table of well-known ones."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+from kaio.errors import DeviceNotFoundError
+
+__all__ = ["DESCRIPTIONS", "Description", "Limits", "describe"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of a launch; grids and blocks are x first, sizes in bytes."""
+
+    max_threads_per_block: int = 1024
+    max_block: tuple[int, int, int] = (1024, 1024, 64)
+    max_grid: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
+    shared_nbytes_per_block: int = 49152
+    shared_nbytes_optin: int = 49152
+    registers_per_block: int = 65536
+    warp_size: int = 32
+    multiprocessors: int = 1
+
+
+@dataclass(frozen=True)
+class Description:
+    """A GPU as the CPU device imitates it: its name, its compute capability, its limits."""
+
+    name: str
+    capability: tuple[int, int]
+    limits: Limits
+
+
+def _row(name: str, capability: tuple[int, int], optin_kib: int, multiprocessors: int) -> Description:
+    limits = Limits(shared_nbytes_optin=optin_kib * 1024, multiprocessors=multiprocessors)
+    return Description(name, capability, limits)
+
+
+# CUDA C++ programming guide, "Compute capabilities": shared memory that one block may opt in to. The
+# multiprocessors are those of the board named.
+DESCRIPTIONS: dict[str, Description] = {
+    "sm_75": _row("T4", (7, 5), 64, 40),
+    "sm_80": _row("A100", (8, 0), 163, 108),
+    "sm_86": _row("RTX A6000", (8, 6), 99, 84),
+    "sm_87": _row("Jetson AGX Orin", (8, 7), 163, 16),
+    "sm_89": _row("L40S", (8, 9), 99, 142),
+    "sm_90": _row("H100", (9, 0), 227, 132),
+    "sm_100": _row("B200", (10, 0), 227, 148),
+    "sm_103": _row("B300", (10, 3), 227, 148),
+    "sm_120": _row("RTX PRO 6000 Blackwell", (12, 0), 99, 188),
+}
+
+
+def describe(target: Any) -> Description:
+    """The description of a target such as ``sm_90``; ``sm_90a`` and ``sm_90f`` have the limits of ``sm_90``."""
+    found = DESCRIPTIONS.get(target.rstrip("af")) if isinstance(target, str) else None
+    if found is None:
+        near = difflib.get_close_matches(str(target), DESCRIPTIONS, n=1)
+        known = ", ".join(DESCRIPTIONS)
+        raise DeviceNotFoundError(
+            f"there is no description of a device like {target!r}",
+            help=f'did you mean like="{near[0]}"?' if near else f"use one of {known}",
+        )
+    return found

@@ -1,0 +1,90 @@
+"""`Memory`: one allocation, which buffers and their views share, and the record of who uses it.
+
+The record is what makes streams managed. It holds the last work that wrote the memory and, for each stream, the last
+work that read it since; a launch on another stream waits for exactly those. While all use has been on one stream,
+which is nearly always, `stream` is that stream and there is nothing to wait for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kaio.runtime.completion import Completion
+    from kaio.runtime.device import Device
+    from kaio.runtime.stream import Stream
+
+__all__ = ["Memory"]
+
+
+class Memory:
+    """One allocation of a device, or foreign memory that `owner` keeps alive."""
+
+    __slots__ = (
+        "__weakref__", "closed", "counted", "device", "foreign_stream", "generation", "nbytes", "owner", "pointer",
+        "read_only", "readers", "stream", "writer",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        device: Device,
+        pointer: int,
+        nbytes: int,
+        owner: Any = None,
+        *,
+        read_only: bool = False,
+        foreign_stream: int | None = None,
+    ) -> None:
+        self.device, self.pointer, self.nbytes, self.owner = device, pointer, nbytes, owner
+        self.read_only = read_only
+        self.foreign_stream = foreign_stream  # a stream of another library that works on this memory too
+        self.generation = device.generation
+        self.closed = False
+        self.counted = False  # in the statistics of the device
+        self.stream: Stream | None = None
+        self.writer: Completion | None = None
+        self.readers: dict[Stream, Completion] = {}
+
+    def pending(self, stream: Stream, writes: bool) -> list[Completion]:
+        """The work on other streams that a use on `stream` has to wait for."""
+        found = []
+        writer = self.writer
+        if writer is not None and writer.stream is not stream and stream not in self.readers:
+            found.append(writer)
+        if writes:
+            found += [reader for other, reader in self.readers.items() if other is not stream]
+        return found
+
+    def record(self, stream: Stream, done: Completion, writes: bool) -> None:
+        """Note a use on `stream`, which waits for what `pending` gave."""
+        if writes:
+            self.writer = done
+            if self.readers:
+                self.readers = {}
+            self.stream = None if self.foreign_stream is not None else stream
+        else:
+            self.readers[stream] = done
+            alone = len(self.readers) == 1 and (self.writer is None or self.writer.stream is stream)
+            self.stream = stream if alone and self.foreign_stream is None else None
+
+    def users(self, writes: bool = True) -> list[Completion]:
+        """All work that the host has to wait for before it reads or, if `writes`, writes the memory itself."""
+        found = [] if self.writer is None else [self.writer]
+        return found + list(self.readers.values()) if writes else found
+
+    def forget(self) -> None:
+        """All work on the memory is done: whichever stream comes next is the only one."""
+        if self.foreign_stream is None:
+            self.writer, self.readers, self.stream = None, {}, None
+
+    def close(self) -> None:
+        """Give the memory back as soon as the work that uses it is done."""
+        if not self.closed:
+            self.closed, self.stream = True, None
+            self.device.release(self)
+            self.owner = None
+
+    def __del__(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.device.release(self)

@@ -1,0 +1,130 @@
+"""From the arguments of `Device(…)` to the device."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+from kaio.errors import DeviceNotFoundError, KaioError, UnsupportedFeatureError
+from kaio.runtime.device import Device
+
+__all__ = ["devices", "open_device"]
+
+_log = logging.getLogger("kaio")
+_lock = threading.RLock()
+_opened: dict[Any, Device] = {}
+_CHECKS: dict[Any, str | None] = {
+    None: None,
+    True: "bounds",
+    False: "off",
+    "off": "off",
+    "bounds": "bounds",
+    "full": "full",
+}
+
+
+def open_device(
+    which: int | str | None, *, like: str | None, check: str | bool | None, route: str, isolated: bool
+) -> Device:
+    """Find or open the device; see `Device`."""
+    checks = _read_check(check)
+    if checks == "full":
+        raise UnsupportedFeatureError('`check="full"` is not supported', help='use `check="bounds"`')
+    if isolated:
+        raise UnsupportedFeatureError(
+            "`isolated=True` is not supported", help='`Device("cpu")` finds faults before they do harm'
+        )
+    if route != "ir":
+        if route != "ptx":
+            raise KaioError(f'`route` is "ir" or "ptx" (got {route!r})')
+        raise UnsupportedFeatureError('`route="ptx"` is not supported', help='leave it out, or say `route="ir"`')
+    ordinal = _read_which(which)
+    with _lock:
+        if which is None and not _has_driver():
+            _log.info("there is no NVIDIA driver: Device() is the CPU device")
+            ordinal = None
+        return _cpu(like, checks) if ordinal is None else _cuda(ordinal, like, checks)
+
+
+def _read_check(check: Any) -> str | None:
+    if (check is None or isinstance(check, str | bool)) and check in _CHECKS:
+        return _CHECKS[check]
+    raise KaioError(f'`check` is "off", "bounds" or "full" (got {check!r})')
+
+
+def _read_which(which: Any) -> int | None:
+    """The ordinal of a GPU, None for the CPU device."""
+    if which is None:
+        return 0
+    if isinstance(which, int) and not isinstance(which, bool) and which >= 0:
+        return which
+    if isinstance(which, str):
+        kind, _, ordinal = which.partition(":")
+        if kind == "cuda" and (ordinal.isdecimal() or which == "cuda"):
+            return int(ordinal or 0)
+        if which == "cpu":
+            return None
+    raise DeviceNotFoundError(
+        f"there is no device {which!r}", help='write `Device(0)`, `Device("cuda:0")` or `Device("cpu")`'
+    )
+
+
+def _cpu(like: str | None, check: str | None) -> Device:
+    from kaio.runtime.cpu_device import CpuDevice
+
+    key = "cpu", like or "sm_90", check or "bounds"
+    if key not in _opened:
+        _opened[key] = CpuDevice.open(like=key[1], check=key[2])
+    return _opened[key]
+
+
+def _cuda(ordinal: int, like: str | None, check: str | None) -> Device:
+    if like is not None:
+        raise UnsupportedFeatureError(
+            f"a GPU cannot be like another (got like={like!r})", help=f'write `Device("cpu", like="{like}")`'
+        )
+    if check == "bounds":
+        raise UnsupportedFeatureError(
+            '`check="bounds"` is not supported on a GPU', help='`Device("cpu", check="bounds")` runs the same kernels'
+        )
+    key = "cuda", ordinal
+    if key not in _opened:
+        if not _has_driver():
+            raise DeviceNotFoundError(
+                f"there is no device cuda:{ordinal}: this machine has no NVIDIA driver",
+                help='`Device("cpu")` runs the same kernels',
+            )
+        from kaio.runtime.cuda_device import CudaDevice
+
+        _opened[key] = CudaDevice.open(ordinal)
+    return _opened[key]
+
+
+def _has_driver() -> bool:
+    """Whether the library of the NVIDIA driver is installed, working or not."""
+    import ctypes
+    import sys
+
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def devices() -> list[Device]:
+    """The devices of this machine: the GPUs, then the CPU device. A driver that does not work is logged.
+
+    >>> devices()[-1]
+    Device('cpu')
+    """
+    found = []
+    if _has_driver():
+        from kaio.runtime.cuda import count_devices
+
+        try:
+            found = [Device(ordinal) for ordinal in range(count_devices())]
+        except DeviceNotFoundError as problem:
+            _log.warning("the GPUs of this machine cannot be used: %s", problem)
+    return [*found, Device("cpu")]

@@ -1,0 +1,118 @@
+"""`Stream`: work in order. Work on different streams overlaps unless it uses the same memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kaio.errors import CompletionTimeout
+from kaio.program import Access
+from kaio.runtime.completion import Completion, read_timeout
+
+if TYPE_CHECKING:
+    from kaio.runtime.buffer import GpuBuffer
+    from kaio.runtime.device import Device
+
+__all__ = ["Loaded", "PreparedLaunch", "Stream", "Uses"]
+
+Uses = Sequence[tuple["GpuBuffer[Any]", Access]]
+Dims = tuple[int, int, int]
+
+
+class Loaded(Protocol):
+    """A program on a device, ready to be launched there."""
+
+    name: str
+    max_threads: int | None  # of a block, where the program itself allows fewer than the device
+
+
+class PreparedLaunch(Protocol):
+    """A launch made ready once, to be repeated."""
+
+    def launch(self) -> Completion:
+        """Launch it once more."""
+
+
+class Stream:
+    """A queue of work on one device, made by `device.stream()`.
+
+    In `with device.stream():` launches and copies of that device run on it. Leaving the block waits for all of its
+    work and raises what went wrong. Order between streams needs no care: work that uses memory waits for the earlier
+    work on other streams that wrote it, or reads what it is about to write.
+    """
+
+    device: Device
+    priority: int
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise TypeError("a Stream is made by a device: `device.stream()`")
+
+    # What a device provides.
+
+    def launch(
+        self,
+        loaded: Any,
+        grid: Dims,
+        block: Dims,
+        arguments: bytes,
+        uses: Uses,
+        shared_nbytes: int = 0,
+        timed: bool = False,
+    ) -> Completion:
+        """Launch after the earlier work on the buffers in `uses`, which live until it is done."""
+        raise NotImplementedError
+
+    def prepare(
+        self,
+        loaded: Any,
+        grid: Dims,
+        block: Dims,
+        arguments: bytes,
+        uses: Uses,
+        shared_nbytes: int = 0,
+        timed: bool = False,
+    ) -> PreparedLaunch:
+        """The same launch made ready to be repeated: `.launch()`."""
+        raise NotImplementedError
+
+    def copy(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
+        """Copy between contiguous buffers of one size on this device."""
+        raise NotImplementedError
+
+    def set(self, target: GpuBuffer[Any], pattern: bytes) -> Completion:
+        """Repeat the bytes of one element over a contiguous buffer."""
+        raise NotImplementedError
+
+    def _tail(self) -> Completion:
+        """A completion of all work so far; never fails."""
+        raise NotImplementedError
+
+    # What a user sees.
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait for all work so far; raises a failure that nobody saw yet, or CompletionTimeout."""
+        if not self._tail()._block(read_timeout(timeout_s)):
+            raise CompletionTimeout(f"the work on {self!r} is not done after {timeout_s} s; it goes on")
+        self.device.raise_unseen(self)
+
+    @property
+    def is_done(self) -> bool:
+        """True if no work is left. Does not wait."""
+        return self._tail().is_done
+
+    def __enter__(self) -> Stream:
+        self.device.enter_stream(self)
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.device.leave_stream(self)
+        try:
+            self.wait()
+        except Exception as failure:
+            if error is None:
+                raise
+            if failure is not error:
+                error.add_note(f"Work on the stream failed too: {failure}")
+
+    def __repr__(self) -> str:
+        return f"<Stream of {self.device} at {id(self):#x}>"
