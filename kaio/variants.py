@@ -16,7 +16,8 @@ from kaio.dtypes import DType
 from kaio.errors import CompileError, DeviceNotFoundError, UnsupportedFeatureError
 from kaio.launch.arguments import Parameters
 from kaio.launch.call import Call
-from kaio.runtime import Device, Loaded
+from kaio.runtime import Device
+from kaio.runtime.stream import Loaded
 
 __all__ = ["Built", "IndexBits", "Variant", "Variants", "compiler_target", "same_value"]
 

@@ -171,12 +171,14 @@ class Parameters:
         uses = call.uses
         for later in range(1, len(uses)):
             buffer, access = uses[later]
-            start, stop = buffer.byte_range
+            start = buffer.pointer
+            stop = start + buffer.nbytes  # all are contiguous: that was checked
             for earlier in range(later):
                 other, other_access = uses[earlier]
                 if access == "In" == other_access:
                     continue
-                other_start, other_stop = other.byte_range
+                other_start = other.pointer
+                other_stop = other_start + other.nbytes
                 # An empty buffer has no byte, wherever it points.
                 if start < other_stop and other_start < stop and start < stop and other_start < other_stop:
                     raise self._overlap(call, earlier, later)
