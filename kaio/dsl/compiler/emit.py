@@ -13,20 +13,21 @@ from typing import Any, Literal, Protocol
 
 from llvmlite import ir as llvm
 
-from kaio.dsl.compiler import arithmetic, ir
+from kaio.dsl.compiler import arithmetic, ir, loops
+from kaio.dsl.compiler.loops import Turn
 from kaio.dsl.intrinsic import Intrinsic, Namespace
 from kaio.dsl.values import (
     ArrayType,
     BufferType,
     IteratorType,
     ObjectType,
-    RangeType,
     TupleType,
     Type,
     Weak,
 )
 from kaio.dtypes import DType, bool_, i32
 from kaio.errors import InternalError, Place
+from kaio.source import Source
 
 __all__ = ["ArrayValue", "BufferValue", "Emitter", "Target"]
 
@@ -38,6 +39,9 @@ class Target(Protocol):
 
     name: Literal["cuda", "host"]
     contract: bool
+
+    def locate(self, e: Emitter) -> None:
+        """The following instructions come from `e.place` (of `e.source`, called from `e.callers`)."""
 
     def special_register(self, e: Emitter, register: str, axis: Axis) -> llvm.Value:
         """`tid`, `ntid`, `ctaid` or `nctaid` of one axis, as i32."""
@@ -70,6 +74,9 @@ class Target(Protocol):
     def note_range(self, e: Emitter, value: llvm.Value, start: llvm.Value, stop: llvm.Value, step: llvm.Value) -> None:
         """`value` is what a `for` loop over range(start, stop, step) is at."""
 
+    def suspend(self, e: Emitter, kind: str, **values: llvm.Value) -> llvm.Value | None:
+        """Let the other threads run until they are all here (host rules only)."""
+
     def leave(self, e: Emitter) -> None:
         """End the current block: the kernel returns here."""
 
@@ -89,19 +96,6 @@ class ArrayValue:
     pointer: llvm.Value
 
 
-@dataclass(frozen=True)
-class RangeValue:
-    start: llvm.Value
-    stop: llvm.Value
-    step: llvm.Value
-
-
-@dataclass(frozen=True)
-class StepResult:
-    value: llvm.Value
-    more: llvm.Value
-
-
 @dataclass
 class _Frame:
     """One function that is being walked: the kernel, or a device function in place."""
@@ -114,7 +108,7 @@ class _Frame:
     starts: dict[int, llvm.Block] = field(default_factory=dict)
     ends: dict[int, llvm.Block] = field(default_factory=dict)
     edges: set[tuple[int, int]] = field(default_factory=set)
-    loops: list[tuple[int, list[tuple[llvm.PhiInstr, llvm.Value, llvm.Value]]]] = field(default_factory=list)
+    loops: list[tuple[int, Turn]] = field(default_factory=list)
     phis: list[tuple[ir.Assign, list[llvm.PhiInstr]]] = field(default_factory=list)
 
 
@@ -128,11 +122,13 @@ class Emitter:
     def __init__(self, b: llvm.IRBuilder, target: Target) -> None:
         self.b, self.target = b, target
         self.place = Place("", 0)
-        self.trace: tuple[Place, ...] = ()
+        self.callers: tuple[tuple[Place, Source], ...] = ()
         self.frames: list[_Frame] = []
         self.assigning = ""  # the user's name for what the current statement makes or reads
 
     # ------------------------------------------------------------------ what rules are built of
+    void = llvm.VoidType()
+
     def llvm(self, type_: Type) -> llvm.Type:
         """The LLVM type of a scalar in a register."""
         return arithmetic.llvm_type(type_)
@@ -207,10 +203,25 @@ class Emitter:
 
     @contextmanager
     def _called(self) -> Iterator[None]:
-        place, trace, name = self.place, self.trace, self.assigning
-        self.trace = (place, *trace)
+        place, callers, name = self.place, self.callers, self.assigning
+        self.callers = ((place, self.source), *callers)
         yield
-        self.place, self.trace, self.assigning = place, trace, name
+        self.callers, self.assigning = callers, name
+        self._at(place)
+
+    @property
+    def source(self) -> Source:
+        """The source of the function that is being walked."""
+        return self.frames[-1].typed.function.source
+
+    @property
+    def trace(self) -> tuple[Place, ...]:
+        """Where the function that is being walked was called from, innermost first."""
+        return tuple(place for place, _ in self.callers)
+
+    def _at(self, place: Place) -> None:
+        self.place = place
+        self.target.locate(self)
 
     def _join(self, type_: Type, returned: list[tuple[Any, llvm.Block]]) -> Any:
         if isinstance(type_, TupleType):
@@ -233,12 +244,12 @@ class Emitter:
     def _block(self, frame: _Frame, block: ir.Block) -> None:
         self.b.position_at_end(frame.starts[block.label])
         for statement in block.body:
-            self.place = statement.place
+            self._at(statement.place)
             if isinstance(statement, ir.SetItem):
                 self._set_item(frame, statement)
             else:
                 self._assign(frame, block, statement)
-        self.place = block.terminator.place
+        self._at(block.terminator.place)
         self._terminator(frame, block)
 
     def _terminator(self, frame: _Frame, block: ir.Block) -> None:
@@ -290,21 +301,22 @@ class Emitter:
             assert isinstance(assign.op, ir.Phi)
             label = next(b.label for b in frame.typed.function.blocks if assign in b.body)
             target = frame.typed.types[assign.target]
-            for position, (at, name) in enumerate(assign.op.incoming):
-                if (at, label) not in frame.edges:
-                    continue
+            incoming = {at: (position, name) for position, (at, name) in enumerate(assign.op.incoming)}
+            for at in sorted(at for at, to in frame.edges if to == label):
                 end = frame.ends[at]
                 self.b.position_before(end.terminator)
-                value = self._incoming(frame, name, target, assign.op, position)
+                if at in incoming:
+                    value = self._incoming(frame, incoming[at][1], target, assign.op, incoming[at][0])
+                else:  # not assigned on this way; the checks have shown that it is not read there
+                    value = self._undefined(target)
                 for phi, leaf in zip(phis, _leaves(value, target), strict=True):
                     phi.add_incoming(leaf, end)
-        for label, phis in frame.loops:
-            order = [b.label for b in frame.typed.function.blocks]
-            for at, to in sorted(frame.edges):
-                if to == label:
-                    entering = order.index(at) < order.index(label)
-                    for phi, first, later in phis:
-                        phi.add_incoming(first if entering else later, frame.ends[at])
+        order = [b.label for b in frame.typed.function.blocks]
+        for label, turn in frame.loops:
+            for at in sorted(at for at, to in frame.edges if to == label):
+                entering = order.index(at) < order.index(label)
+                for phi, first, later in turn.phis:
+                    phi.add_incoming(first if entering else later, frame.ends[at])
 
     def _incoming(self, frame: _Frame, name: str, target: Type, phi: ir.Phi, position: int) -> Any:
         source = frame.typed.types[name]
@@ -335,7 +347,7 @@ class Emitter:
             case ir.Argument(name=name):
                 return frame.arguments[name]
             case ir.Constant(value=value):
-                return self.const(type_, value) if isinstance(type_, DType) else None
+                return self._constant(value, type_)
             case ir.Copy(source=name):
                 if ir.is_temporary(assign.target) and name in frame.products:
                     frame.products[assign.target] = frame.products[name]
@@ -354,6 +366,8 @@ class Emitter:
                 return tuple(values.get(item) for item in items)
             case ir.Unpack(value=name):
                 return values.get(name)
+            case ir.Item(value=name, position=position):
+                return values[name][position]
             case ir.Iterate(value=name):
                 return values[name]
             case ir.StepValue(step=name):
@@ -403,25 +417,24 @@ class Emitter:
 
     def _call(self, frame: _Frame, target: str, op: ir.Call) -> Any:
         call = frame.typed.calls[target]
-        names = [*op.args, *(name for _, name in op.kwargs)]
-        order = call.static[0] if isinstance(call.callee, ir.Typed) else None
-        if order is not None:  # a device function: arguments by parameter, defaults filled in
-            given = {key: (frame.values.get(name), frame.typed.types[name]) for key, name in order}
-            values = tuple(
-                self.convert(*given.get(param, (None, type_)), type_) if param in given else None
-                for param, type_ in zip(call.callee.function.params, call.operands, strict=True)
-            )
-            return self.inline(call.callee, values)
-        if call.callee is None:
-            return None
-        sources = [frame.typed.types[name] for name in names]
         values = tuple(
-            self.convert(frame.values.get(name), source, to)
-            for name, source, to in zip(names, sources, call.operands, strict=True)
+            self._argument(frame, argument, to) for argument, to in zip(call.arguments, call.operands, strict=True)
         )
-        if names and not ir.is_temporary(names[0]):
-            self.assigning = self.assigning if isinstance(call.result, ArrayType) else ir.user_name(names[0])
+        if isinstance(call.callee, ir.Typed):
+            return self.inline(call.callee, values)
+        if values and isinstance(call.operands[0], BufferType | ArrayType):
+            self.assigning = ir.user_name(self._origin(frame, str(call.arguments[0])))
         return call.callee.rule(self.target.name)(self, call, *values)
+
+    def _argument(self, frame: _Frame, argument: str | ir.Constant, type_: Type) -> Any:
+        if isinstance(argument, ir.Constant):
+            return self._constant(argument.value, type_)
+        return self.convert(frame.values.get(argument), frame.typed.types[argument], type_)
+
+    def _constant(self, value: Any, type_: Type) -> Any:
+        if isinstance(type_, TupleType):
+            return tuple(self._constant(v, t) for v, t in zip(value, type_.items, strict=True))
+        return self.const(type_, value) if isinstance(type_, DType) else None
 
     def _attribute(self, value: Any, source: Type, attribute: str, result: Type) -> Any:
         if isinstance(result, ObjectType | Weak):
@@ -488,25 +501,13 @@ class Emitter:
             name = found.op.source
         return name
 
-    # ------------------------------------------------------------------ loops over a range
-    def _step(self, frame: _Frame, label: int, iterator: str) -> StepResult:
-        type_ = frame.typed.types[iterator]
+    def _step(self, frame: _Frame, label: int, iterator: str) -> Turn:
+        type_, span = frame.typed.types[iterator], frame.values[iterator]
         assert isinstance(type_, IteratorType)
-        span: RangeValue = frame.values[iterator]
-        dtype, step = type_.range.dtype, type_.range.step
-        here = self.b.phi(self.llvm(dtype))
-        if step in (1, -1):
-            later = self.b.add(here, span.step, flags=("nsw",) if dtype.kind == "i" else ())
-            more = arithmetic.less(self, dtype, here, span.stop) if step == 1 else arithmetic.less(self, dtype, span.stop, here)
-            self.target.note_range(self, here, span.start, span.stop, span.step)
-            frame.loops.append((label, [(here, span.start, later)]))
-            return StepResult(here, more)
-        # A step other than 1 could wrap past the end of the type: go on while more than a step is left.
-        more = self.b.phi(llvm.IntType(1))
-        first, again, later = arithmetic.long_step(self, dtype, here, span.start, span.stop, span.step, frame.starts[label], step)
-        self.target.note_range(self, here, span.start, span.stop, span.step)
-        frame.loops.append((label, [(here, span.start, later), (more, first, again)]))
-        return StepResult(here, more)
+        turn = loops.turn(self, type_.range, span)
+        self.target.note_range(self, turn.value, span.start, span.stop, span.step)
+        frame.loops.append((label, turn))
+        return turn
 
 
 def _has_no_value(type_: Type) -> bool:
@@ -536,5 +537,3 @@ def _rebuild(leaves: Iterator[llvm.Value], type_: Type) -> Any:
         return next(leaves)
     return None
 
-
-__all__ += ["RangeType", "RangeValue"]

@@ -4,7 +4,7 @@
     block    ::= label: phi* statement* terminator
     statement::= name = op | store
     op       ::= Constant | Argument | Copy | Phi | Unary | Binary | Call | Attribute | GetItem | Tuple | Unpack
-               | Iterate | Step | StepValue | StepFlag
+               | Item | Iterate | Step | StepValue | StepFlag
     store    ::= SetItem
     terminator ::= Jump | Branch | Return | Fail
 
@@ -22,7 +22,7 @@ from kaio.source import Source
 
 __all__ = [
     "Argument", "Assign", "Attribute", "Binary", "Block", "Branch", "Call", "Constant", "Copy", "Fail", "Function", "GetItem",
-    "Iterate", "Jump", "Op", "Phi", "Return", "SetItem", "Statement", "Step", "StepFlag", "StepValue", "Terminator", "Tuple",
+    "Item", "Iterate", "Jump", "Op", "Phi", "Return", "SetItem", "Statement", "Step", "StepFlag", "StepValue", "Terminator", "Tuple",
     "Typed", "TypedCall", "Unary", "Unpack", "is_temporary", "operands", "user_name",
 ]  # fmt: skip
 
@@ -146,6 +146,17 @@ class Unpack:
 
 
 @dataclass(frozen=True)
+class Item:
+    """Item `position` of a tuple that was unpacked."""
+
+    value: str
+    position: int
+
+    def __str__(self) -> str:
+        return f"item {self.position} of {self.value}"
+
+
+@dataclass(frozen=True)
 class Iterate:
     """Start a loop over a range."""
 
@@ -186,7 +197,8 @@ class StepFlag:
 
 
 Op = (
-    Constant | Argument | Copy | Phi | Unary | Binary | Call | Attribute | GetItem | Tuple | Unpack | Iterate | Step | StepValue | StepFlag
+    Constant | Argument | Copy | Phi | Unary | Binary | Call | Attribute | GetItem | Tuple | Unpack | Item | Iterate | Step
+    | StepValue | StepFlag
 )
 
 
@@ -300,9 +312,16 @@ class Function:
 
 @dataclass(frozen=True)
 class TypedCall:
-    """What a call came out as: the callee (an intrinsic or a typed device function) and its converted argument types."""
+    """What a call or an operator came out as.
+
+    callee: an `Intrinsic`, a typed device function, or None for an operator
+    arguments: in the order of the callee's parameters: a name, or the constant of a default
+    operands: the types that the arguments are converted to
+    static: what the record's rules need to know beyond that
+    """
 
     callee: Any
+    arguments: tuple[str | Constant, ...]
     operands: tuple[Type, ...]
     result: Type
     static: tuple[Any, ...] = ()
@@ -335,7 +354,9 @@ def user_name(name: str) -> str:
 def operands(op: Op) -> tuple[str, ...]:
     """The names an op reads."""
     match op:
-        case Copy(source=name) | Unary(operand=name) | Attribute(value=name) | Unpack(value=name) | Iterate(value=name):
+        case Copy(source=name) | Unary(operand=name) | Attribute(value=name) | Unpack(value=name) | Item(value=name):
+            return (name,)
+        case Iterate(value=name):
             return (name,)
         case Step(iterator=name) | StepValue(step=name) | StepFlag(step=name):
             return (name,)

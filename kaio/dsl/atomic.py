@@ -1,0 +1,56 @@
+"""Updates of one element that no other thread can come between."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kaio.dsl import operators
+from kaio.dsl.intrinsic import Resolved, intrinsic
+from kaio.dsl.rules import RuleError
+from kaio.dsl.types import InOut, Out
+from kaio.dsl.values import ArrayType, Type, show
+from kaio.dtypes import DType
+
+if TYPE_CHECKING:
+    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.ir import TypedCall
+
+__all__ = ["atomic_add"]
+
+
+def _add_typing(buffer: Type, index: Type, value: Type) -> Resolved:
+    array = operators.check_index(buffer, index, "the first argument of `atomic_add`")
+    operators.check_store(array, value, "the first argument of `atomic_add`")
+    dtype = array.dtype
+    if isinstance(array, ArrayType) and array.space == "local":
+        raise RuleError("`atomic_add` on a local array, which no other thread sees", "add with `+=`")
+    if dtype.kind == "b" or dtype.bits < 32:
+        raise RuleError(f"`atomic_add` on {show(dtype)}: the hardware adds 32 and 64 bits at once", "count in an i32 or u32 buffer")
+    return Resolved((buffer, index, dtype), dtype)
+
+
+def _element(e: Emitter, call: TypedCall, array: Any, index: Any) -> Any:
+    return e.address(array, call.operands[0], index, call.operands[1], e.assigning)
+
+
+def _add_cuda(e: Emitter, call: TypedCall, array: Any, index: Any, value: Any) -> Any:
+    pointer, dtype = _element(e, call, array, index), call.result
+    if not isinstance(dtype, DType) or not dtype.is_float:
+        return e.b.atomic_rmw("add", pointer, value, "monotonic")
+    name = f"llvm.nvvm.atomic.load.add.{dtype.ptx}.p{pointer.type.addrspace}{dtype.ptx}"
+    return e.call(name, value.type, [pointer, value])
+
+
+def _add_host(e: Emitter, call: TypedCall, array: Any, index: Any, value: Any) -> Any:
+    pointer, dtype = _element(e, call, array, index), call.result
+    is_float = isinstance(dtype, DType) and dtype.is_float
+    return e.b.atomic_rmw("fadd" if is_float else "add", pointer, value, "monotonic")
+
+
+@intrinsic(_add_typing, cuda=_add_cuda, host=_add_host)
+def atomic_add(buffer: Out[Any, Any] | InOut[Any, Any], index: int | tuple[int, ...], value: Any) -> Any:
+    """Add `value` to `buffer[index]` in one step and give the value from before.
+
+    For i32, u32, i64, u64, f32 and f64 in global and shared memory. Integers wrap. The order of float additions is not
+    fixed, so their last bits may differ from run to run.
+    """

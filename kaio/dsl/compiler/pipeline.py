@@ -1,0 +1,177 @@
+"""The stages in order: parse, signature, check at decoration; translate, infer, emit at first use."""
+
+from __future__ import annotations
+
+import threading
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kaio.dsl.compiler.captures import Capture
+from kaio.dsl.compiler.check import check
+from kaio.dsl.compiler.options import CompileOptions
+from kaio.dsl.compiler.parse import parse
+from kaio.dsl.compiler.signature import signature
+from kaio.dsl.types import BufferAnnotation, Signature, Specialisation
+from kaio.dsl.values import BufferType, ObjectType, Type, Weak, index_type, show
+from kaio.errors import KaioError, KernelTypeError, Mistake, Place
+from kaio.program import CudaProgram, HostProgram
+from kaio.source import Source
+
+__all__ = ["Capture", "CompileOptions", "Compiled", "Front", "compile_cuda", "compile_host", "read"]
+
+_LOCK = threading.RLock()  # Numba's front end keeps state of its own
+
+
+@dataclass(frozen=True)
+class Front:
+    """A kernel that was read and checked: everything that is known before the types of a launch are."""
+
+    function: types.FunctionType = field(repr=False)
+    source: Source = field(repr=False)
+    signature: Signature
+
+    def __str__(self) -> str:
+        return f"{self.signature}\n{self.source}"
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A program, what it captured from outside, and the value after each stage."""
+
+    program: CudaProgram | HostProgram
+    captures: tuple[Capture, ...] = field(repr=False)
+    stages: Mapping[str, object] = field(repr=False)
+
+    def is_current(self) -> bool:
+        """Whether everything that was captured still is the same object."""
+        return all(capture.is_current() for capture in self.captures)
+
+
+def read(function: Callable[..., Any]) -> Front:
+    """Parse a kernel, read its annotations and check its source; raises all mistakes at once."""
+    source = parse(function)
+    found = signature(function, source)  # type: ignore[arg-type]
+    check(function, source, found)  # type: ignore[arg-type]
+    return Front(function, source, found)  # type: ignore[arg-type]
+
+
+def compile_cuda(
+    front: Front, specialisation: Specialisation, options: CompileOptions, target: str, link: bool = True
+) -> Compiled:
+    """Compile for an architecture such as ``sm_90``; without `link` the program has PTX and no cubin."""
+    from kaio.dsl.compiler import toolchain
+    from kaio.dsl.compiler.emit_ptx import emit_ptx
+
+    with _LOCK:
+        middle = _Middle(front, specialisation)
+        typed = middle.typed()
+        ptx = emit_ptx(typed, target, options, str(front.signature))
+    name = front.signature.name
+    cubin = toolchain.link(ptx.text, name, target) if link else b""
+    program = CudaProgram(
+        name, target, specialisation.arguments, specialisation.index_bits, ptx.shared_nbytes, ptx.text, cubin
+    )
+    stages = {**middle.stages, "llvm": ptx.llvm, "ptx": ptx.text}
+    return Compiled(program, tuple(middle.captures.values()), stages)
+
+
+def compile_host(front: Front, specialisation: Specialisation, options: CompileOptions, check: str) -> Compiled:
+    """Compile for the CPU device; `check` is ``off`` or ``bounds``."""
+    from kaio.dsl.compiler.emit_host import emit_host
+
+    with _LOCK:
+        middle = _Middle(front, specialisation)
+        typed = middle.typed()
+        host = emit_host(typed, specialisation, options, check)
+    stages = {**middle.stages, "llvm": host.llvm, "object": host.program}
+    return Compiled(host.program, tuple(middle.captures.values()), stages)
+
+
+class _Middle:
+    """The stages that both machines share: translate and infer, for a kernel and the functions it calls."""
+
+    def __init__(self, front: Front, specialisation: Specialisation) -> None:
+        self.front, self.specialisation = front, specialisation
+        self.index = index_type(specialisation.index_bits)
+        self.captures: dict[tuple[int, str], Capture] = {}
+        self.functions: dict[Any, Any] = {}
+        self.active: list[types.FunctionType] = []
+        self.stages: dict[str, object] = {"source": front.source, "signature": front.signature}
+
+    def typed(self) -> Any:
+        """The typed kernel."""
+        from kaio.dsl.compiler.translate import translate
+
+        consts = dict(self.specialisation.consts)
+        translated = translate(self.front.function, self.front.source, consts)
+        self.stages["ir"] = translated.function
+        self._note(translated.captures)
+        arguments = self._argument_types()
+        typed = self._infer(self.front.function, translated.function, arguments)
+        self.stages["types"] = typed
+        return typed
+
+    def _argument_types(self) -> dict[str, Type]:
+        found: dict[str, Type] = {}
+        annotations = {p.name: p.annotation for p in self.front.signature.params}
+        for argument in self.specialisation.arguments:
+            if isinstance(annotations[argument.name], BufferAnnotation):
+                found[argument.name] = BufferType(argument.dtype, argument.ndim or 0, argument.access, self.index)
+            else:
+                found[argument.name] = argument.dtype
+        return found
+
+    def _infer(self, function: types.FunctionType, translated: Any, arguments: Mapping[str, Type]) -> Any:
+        from kaio.dsl.compiler.infer import infer
+
+        self.active.append(function)
+        try:
+            return infer(translated, arguments, self.index, self._callee, self.captures)
+        finally:
+            self.active.pop()
+
+    def _callee(self, function: types.FunctionType, parameters: Mapping[str, Type], place: Place) -> Any:
+        """Type a device function for these argument types; a literal or an object is part of the specialisation."""
+        if function in self.active:
+            names = [f.__name__ for f in self.active[self.active.index(function) :]] + [function.__name__]
+            raise KernelTypeError(
+                [Mistake(f"recursion: {' → '.join(f'`{n}`' for n in names)}", place, "write it as a loop; a kernel has no call stack")]
+            )
+        key = function, tuple(parameters.items())
+        if key not in self.functions:
+            self.functions[key] = self._type_function(function, parameters)
+        return self.functions[key]
+
+    def _type_function(self, function: types.FunctionType, parameters: Mapping[str, Type]) -> Any:
+        from kaio.dsl.compiler.translate import translate
+
+        try:
+            source = parse(function)
+            check(function, source, None)
+        except KaioError as problem:
+            raise KernelTypeError(problem.mistakes) from problem
+        consts = {name: known for name, type_ in parameters.items() if (known := _known(type_)) is not _UNKNOWN}
+        translated = translate(function, source, consts)
+        self._note(translated.captures)
+        return self._infer(function, translated.function, parameters)
+
+    def _note(self, captures: tuple[Capture, ...]) -> None:
+        for capture in captures:
+            self.captures[id(capture.namespace), capture.name] = capture
+
+
+_UNKNOWN = object()
+
+
+def _known(type_: Type) -> Any:
+    """The value of an argument that only the compiler sees."""
+    if isinstance(type_, ObjectType):
+        return type_.value
+    if isinstance(type_, Weak) and type_.value is not None:
+        return type_.value
+    return _UNKNOWN
+
+
+__all__ += ["show"]

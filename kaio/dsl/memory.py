@@ -1,0 +1,99 @@
+"""Memory that a kernel makes for itself: shared by a block, or of one thread."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import math
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved, intrinsic
+from kaio.dsl.rules import RuleError
+from kaio.dsl.types import InOut
+from kaio.dsl.values import ArrayType, BufferType, ObjectType, TupleType, Type, Weak, show
+from kaio.dtypes import DType
+
+if TYPE_CHECKING:
+    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.ir import TypedCall
+
+__all__ = ["local_mem", "shared_mem"]
+
+T = TypeVar("T")
+
+
+def _shape(name: str, shape: Type) -> tuple[int, ...]:
+    sizes = shape.items if isinstance(shape, TupleType) else (shape,)
+    for size in sizes:
+        if not isinstance(size, Weak) or not isinstance(size.value, int):
+            raise RuleError(
+                f"the shape of `{name}` is known when compiling, and {show(size)} is not",
+                "use int literals, captured ints or `Const[int]` parameters",
+            )
+        if size.value < 1:
+            raise RuleError(f"a size of `{name}` is at least 1, not {size.value}")
+    return tuple(int(s.value) for s in sizes)  # type: ignore[union-attr, arg-type]
+
+
+def _array(space: Any) -> Any:
+    def typing(shape: Type, dtype: Type) -> Resolved:
+        name = f"{space}_mem"
+        if not isinstance(dtype, ObjectType) or not isinstance(dtype.value, DType):
+            raise RuleError(f"the second argument of `{name}` is a dtype, not {show(dtype)}", f"for example `{name}(256, kaio.f32)`")
+        array = ArrayType(space, dtype.value, _shape(name, shape))
+        if not 1 <= array.ndim <= 4:
+            raise RuleError(f"`{name}` has 1 to 4 dimensions, not {array.ndim}")
+        return Resolved((shape, dtype), array)
+
+    return typing
+
+
+def _shared(e: Emitter, call: TypedCall, shape: Any, dtype: Any) -> Any:
+    return _made(e, call, e.target.shared)
+
+
+def _local(e: Emitter, call: TypedCall, shape: Any, dtype: Any) -> Any:
+    return _made(e, call, e.target.local)
+
+
+def _made(e: Emitter, call: TypedCall, make: Any) -> Any:
+    from kaio.dsl.compiler.arithmetic import memory_type
+    from kaio.dsl.compiler.emit import ArrayValue
+
+    array = call.result
+    assert isinstance(array, ArrayType)
+    return ArrayValue(make(e, memory_type(array.dtype), math.prod(array.shape), e.assigning))
+
+
+@intrinsic(_array("shared"), emit=_shared)
+def shared_mem(shape: int | tuple[int, ...], dtype: type[T]) -> InOut[T, Any]:
+    """An array that the threads of a block share; its shape is known when compiling, its contents are undefined."""
+    raise AssertionError
+
+
+@intrinsic(_array("local"), emit=_local)
+def local_mem(shape: int | tuple[int, ...], dtype: type[T]) -> InOut[T, Any]:
+    """An array of this thread's own; its shape is known when compiling, its contents are undefined."""
+    raise AssertionError
+
+
+# ---------------------------------------------------------------------- len
+def _len_typing(value: Type) -> Resolved:
+    if isinstance(value, TupleType):
+        return Resolved((value,), Weak("i", (len(value.items),)))
+    if isinstance(value, ArrayType):
+        return Resolved((value,), Weak("i", (value.shape[0],)))
+    if isinstance(value, BufferType) and value.ndim:
+        return Resolved((value,), value.index)
+    raise RuleError(f"{show(value)} has no length")
+
+
+def _len_emit(e: Emitter, call: TypedCall, value: Any) -> Any:
+    return None if isinstance(call.result, Weak) else value.sizes[0]
+
+
+def _len(value: Any, /) -> None:
+    """Python's `len`: the size of the first axis of a buffer or array, or the length of a tuple."""
+
+
+STANDARD[builtins.len] = Intrinsic("len", _len_typing, _len_emit, doc=_len.__doc__ or "", signature=inspect.signature(_len))

@@ -1,0 +1,134 @@
+"""Casts, and what an index and a store must be. Operators themselves are typed by `rules`."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from kaio.dsl import rules
+from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved
+from kaio.dsl.rules import RuleError
+from kaio.dsl.values import ArrayType, BufferType, TupleType, Type, Weak, show
+from kaio.dtypes import DTYPES, DType, bool_, f32, i32
+
+if TYPE_CHECKING:
+    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.ir import TypedCall
+
+__all__ = ["cast_to", "check_index", "check_store", "number"]
+
+
+def number(value: Type, what: str) -> DType | Weak:
+    """The argument as a number, or RuleError."""
+    if not isinstance(value, DType | Weak):
+        raise RuleError(f"{what} is a number, not {show(value)}")
+    return value
+
+
+# ---------------------------------------------------------------------- memory
+def check_index(array: Type, index: Type, name: str) -> BufferType | ArrayType:
+    """The array's type, if this index fits it."""
+    if not isinstance(array, BufferType | ArrayType):
+        raise RuleError(f"{show(array)} cannot be indexed", _indexed_help(array))
+    items = index.items if isinstance(index, TupleType) else (index,)
+    if len(items) != array.ndim:
+        given = "1 index was" if len(items) == 1 else f"{len(items)} indices were"
+        raise RuleError(f"`{name}` has {array.ndim} dimension{'s' * (array.ndim != 1)}, and {given} given", _axes_help(array.ndim, name))
+    for axis, item in enumerate(items):
+        _check_axis(array, item, axis, name)
+    return array
+
+
+def _indexed_help(array: Type) -> str | None:
+    return "annotate it as a buffer, for example `In[f32]`" if isinstance(array, DType) else None
+
+
+def _axes_help(ndim: int, name: str) -> str:
+    return f"index `{name}[()]`" if ndim == 0 else f"index every axis, for example `{name}[{', '.join('ijkl'[:ndim])}]`"
+
+
+def _check_axis(array: BufferType | ArrayType, item: Type, axis: int, name: str) -> None:
+    if isinstance(item, DType) and item.is_int:
+        return
+    if isinstance(item, Weak) and item.kind == "i":
+        for value in item.values:
+            _check_literal(array, int(value), axis, name)
+        return
+    what = show(item)
+    help = "cast it, for example `i32(...)`" if isinstance(item, DType | Weak) else "an index is an integer; slices are not taken in a kernel"
+    raise RuleError(f"index of axis {axis} of `{name}` is {what}; an index is an integer", help)
+
+
+def _check_literal(array: BufferType | ArrayType, value: int, axis: int, name: str) -> None:
+    if isinstance(array, ArrayType):
+        size = array.shape[axis]
+        if not -size <= value < size:
+            raise RuleError(f"index {value} is out of range for axis {axis} of `{name}` (size {size})")
+    elif not i32.range[0] <= value <= i32.range[1]:  # type: ignore[attr-defined]
+        raise RuleError(f"index {value} of `{name}` does not fit i32", "cast it: `kaio.i64(...)`")
+
+
+def check_store(array: BufferType | ArrayType, value: Type, name: str) -> None:
+    """Whether an element may be set to a value of this type."""
+    if isinstance(array, BufferType) and array.access == "In":
+        raise RuleError(f"`{name}` is an `In` buffer: the kernel only reads it", f"annotate it as `Out[{array.dtype!r}]` or `InOut[{array.dtype!r}]`")
+    if not isinstance(value, DType | Weak):
+        raise RuleError(f"{show(value)} cannot be stored in an element of `{name}` ({show(array.dtype)})")
+    rules.store(value, array.dtype)
+
+
+# ---------------------------------------------------------------------- casts
+@cache
+def cast_to(dtype: DType) -> Intrinsic:
+    """The record of a dtype called in a kernel."""
+
+    def typing(value: Type) -> Resolved:
+        rules.cast(number(value, f"what `{dtype!r}` casts"), dtype)
+        return Resolved((dtype,), dtype)
+
+    def signature(value: Any, /) -> None: ...
+
+    doc = f"Convert a number to {dtype.name}: floats truncate and saturate, integers wrap."
+    return Intrinsic(repr(dtype), typing, _given, doc=doc, signature=inspect.signature(signature))
+
+
+def _given(e: Emitter, call: TypedCall, value: Any) -> Any:
+    return value
+
+
+def _one(value: Any, /) -> None: ...
+
+
+def _python_cast(name: str, dtype: DType) -> Intrinsic:
+    """`int`, `float` and `bool` of Python: a literal stays weak."""
+
+    def typing(value: Type) -> Resolved:
+        given = number(value, f"what `{name}` converts")
+        if isinstance(given, Weak) and dtype is not bool_:
+            convert = int if dtype is i32 else float
+            try:
+                return Resolved((given,), Weak("i" if dtype is i32 else "f", tuple(convert(v) for v in given.values), given.named))
+            except (OverflowError, ValueError) as problem:
+                raise RuleError(f"`{name}` of {show(given)}: {problem}") from None
+        return Resolved((given,), dtype)
+
+    def emit(e: Emitter, call: TypedCall, value: Any) -> Any:
+        from kaio.dsl.compiler.arithmetic import saturate_i32
+
+        if isinstance(call.result, Weak):
+            return value
+        source = call.operands[0]
+        if dtype is i32 and isinstance(source, DType):
+            return saturate_i32(e, value, source)
+        return e.convert(value, source, dtype)
+
+    return Intrinsic(name, typing, emit, doc=f"Python's `{name}`: {dtype.name}.", signature=inspect.signature(_one))
+
+
+STANDARD[builtins.int] = _python_cast("int", i32)  # type: ignore[arg-type]
+STANDARD[builtins.float] = _python_cast("float", f32)  # type: ignore[arg-type]
+STANDARD[builtins.bool] = _python_cast("bool", bool_)  # type: ignore[arg-type]
+
+assert all(isinstance(dtype, DType) for dtype in DTYPES)

@@ -1,0 +1,80 @@
+"""The steps that records are built of and that CUDA and the host spell differently."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kaio.dsl.intrinsic import primitive
+from kaio.dtypes import DType
+
+if TYPE_CHECKING:
+    from kaio.dsl.compiler.emit import Emitter
+
+__all__ = ["ceil", "fabs", "float_to_int", "floor", "fma", "libdevice", "maxnum", "minnum", "rint", "sqrt", "trunc"]
+
+_PTX_ROUNDING = {"trunc": "rz", "ceil": "rp", "floor": "rm"}
+_PTX_INTEGER = {("i", 32): "i", ("u", 32): "ui", ("i", 64): "ll", ("u", 64): "ull"}
+
+
+def _letter(dtype: DType) -> str:
+    return "f" if dtype.bits == 32 else "d"
+
+
+def _float_to_int_cuda(e: Emitter, value: Any, source: DType, target: DType, rounding: str) -> Any:
+    name = f"llvm.nvvm.{_letter(source)}2{_PTX_INTEGER[target.kind, target.bits]}.{_PTX_ROUNDING[rounding]}"
+    return e.call(name, e.llvm(target), [value])
+
+
+def _float_to_int_host(e: Emitter, value: Any, source: DType, target: DType, rounding: str) -> Any:
+    if rounding != "trunc":
+        value = e.call(f"llvm.{rounding}.{source.ptx}", e.llvm(source), [value])
+    sign = "s" if target.kind == "i" else "u"
+    result = e.call(f"llvm.fpto{sign}i.sat.i{target.bits}.{source.ptx}", e.llvm(target), [value])
+    if source.bits == 64 or target.bits == 64:  # PTX: a NaN gives 0 only from f32 to at most 32 bits
+        result = e.b.select(e.b.fcmp_unordered("uno", value, value), e.const(target, -target.range[1] - 1 if target.kind == "i" else 1 << target.bits - 1), result)
+    return result
+
+
+float_to_int = primitive("float_to_int", cuda=_float_to_int_cuda, host=_float_to_int_host)
+
+
+def _unary(name: str, nvvm: str, host: str) -> Any:
+    return primitive(
+        name,
+        cuda=lambda e, value, dtype: e.call(f"llvm.nvvm.{nvvm}.{_letter(dtype)}", e.llvm(dtype), [value]),
+        host=lambda e, value, dtype: e.call(f"llvm.{host}.{dtype.ptx}", e.llvm(dtype), [value]),
+    )
+
+
+floor = _unary("floor", "floor", "floor")
+ceil = _unary("ceil", "ceil", "ceil")
+trunc = _unary("trunc", "trunc", "trunc")
+rint = _unary("rint", "round", "roundeven")
+fabs = _unary("fabs", "fabs", "fabs")
+sqrt = _unary("sqrt", "sqrt.rn", "sqrt")
+
+
+def _binary(name: str, nvvm: str, host: str) -> Any:
+    return primitive(
+        name,
+        cuda=lambda e, l, r, dtype: e.call(f"llvm.nvvm.{nvvm}.{_letter(dtype)}", e.llvm(dtype), [l, r]),
+        host=lambda e, l, r, dtype: e.call(f"llvm.{host}.{dtype.ptx}", e.llvm(dtype), [l, r]),
+    )
+
+
+minnum = _binary("minnum", "fmin", "minimumnum")
+maxnum = _binary("maxnum", "fmax", "maximumnum")
+
+fma = primitive(
+    "fma",
+    cuda=lambda e, x, y, z, dtype: e.call(f"llvm.nvvm.fma.rn.{_letter(dtype)}", e.llvm(dtype), [x, y, z]),
+    host=lambda e, x, y, z, dtype: e.call(f"llvm.fma.{dtype.ptx}", e.llvm(dtype), [x, y, z]),
+)
+
+
+def _libdevice(e: Emitter, name: str, args: list[Any], dtype: DType) -> Any:
+    suffix = "f" if dtype.bits == 32 else ""
+    return e.call(f"__nv_{name}{suffix}", e.llvm(dtype), args)
+
+
+libdevice = primitive("libdevice", cuda=_libdevice, host=_libdevice)
