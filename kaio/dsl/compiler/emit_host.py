@@ -204,7 +204,7 @@ class _Body:
         function.linkage = "internal"
         self.context, self.thread, *registers, self.shared_start = function.args[: len(lead)]
         self.arguments = list(function.args[len(lead) :])
-        self._name_arguments(registers)
+        self._name_parameters(registers)
         self.b = llvm.IRBuilder(function.append_basic_block("entry"))
         if self.waits:
             self._begin_coroutine()
@@ -224,11 +224,15 @@ class _Body:
         else:
             self.b.ret_void()
 
-    def _name_arguments(self, registers: list[llvm.Value]) -> None:
+    def _name_parameters(self, registers: list[llvm.Value]) -> None:
         self.context.name, self.thread.name, self.shared_start.name = "context", "thread", "shared"
         for name, value in zip((*_POSITIONS, *_REGISTERS), registers, strict=True):
             value.name = name
             self.registers[name] = value
+        rest = iter(self.arguments)
+        for name, type_ in zip(self.typed.function.params, self.typed.arguments, strict=True):
+            for k in range(len(_argument_types((type_,)))):
+                next(rest).name = f"{name}.{k}" if k else name
 
     def _add_noalias(self) -> None:
         """No two buffers of a launch overlap unless both are only read. (A coroutine's memory changes while it waits.)"""
@@ -255,6 +259,9 @@ class _Body:
         self._words = b.gep(words, [b.mul(b.zext(self.thread, I64), I64(4))])
 
     # -------------------------------------------------------------- Target: registers and memory
+
+    def locate(self, e: Emitter) -> None:
+        """Places travel in the sites; there is no debug information."""
 
     def special_register(self, e: Emitter, register: str, axis: str) -> llvm.Value:
         """`tid`, `ntid`, `ctaid`, `nctaid`: parameters of the function."""
@@ -330,9 +337,8 @@ class _Body:
     def note_range(self, e: Emitter, value: llvm.Value, start: llvm.Value, stop: llvm.Value, step: llvm.Value) -> None:
         """What a loop variable ranges over."""
         if self.prover is not None:
-            # The comparison that ends the loop was just written; it tells how the loop reads its numbers.
-            last = e.b.block.instructions[-1]
-            is_signed = isinstance(last, llvm.instructions.ICMPInstr) and last.op == "slt"
+            # The comparison that ends the loop stands in this block; it tells how the loop reads its numbers.
+            is_signed = any(isinstance(i, llvm.instructions.ICMPInstr) and i.op == "slt" for i in e.b.block.instructions)
             self.prover.note_range(value, start, stop, step, is_signed)
 
     # -------------------------------------------------------------- leaving and waiting
@@ -351,8 +357,11 @@ class _Body:
             return 0
         return min(self._exits.setdefault(place, len(self._exits) + 1), abi.MAX_EXITS)
 
-    def suspend(self, e: Emitter, kind: str) -> None:
-        """Wait here until the scheduler resumes this thread; `kind` is a kind of `Site`."""
+    def suspend(self, e: Emitter, kind: str, **values: llvm.Value) -> llvm.Value | None:
+        """Wait here until the scheduler resumes this thread; `kind` is a kind of `Site`.
+
+        No kind of wait carries `values` to the scheduler, or gives one back, yet.
+        """
         number = self.sites.number(Site(kind, e.place, e.trace))
         e.b.store(I32(number), self._word(e.b, abi.STATE))
         state = e.call("llvm.coro.suspend", I8, [_NONE, I1(0)])
@@ -361,6 +370,7 @@ class _Body:
         switch = e.b.switch(state, self._leave)
         switch.add_case(I8(0), resumed)
         e.b.position_at_end(resumed)
+        return None
 
     def _word(self, b: llvm.IRBuilder, word: int) -> llvm.Value:
         return b.bitcast(b.gep(self._words, [I64(4 * word * abi.WORD_STRIDE)]), I32.as_pointer())
@@ -387,6 +397,9 @@ class _PlainTarget:
     name: Literal["host"] = "host"
     contract = False
     checks_asserts = False
+
+    def locate(self, e: Emitter) -> None:
+        return None
 
     def special_register(self, e: Emitter, register: str, axis: str) -> llvm.Value:
         raise InternalError("a function without threads has no index registers")
@@ -418,6 +431,9 @@ class _PlainTarget:
 
     def note_range(self, e: Emitter, value: llvm.Value, start: llvm.Value, stop: llvm.Value, step: llvm.Value) -> None:
         return None
+
+    def suspend(self, e: Emitter, kind: str, **values: llvm.Value) -> llvm.Value | None:
+        raise InternalError("a function without threads does not wait")
 
     def leave(self, e: Emitter) -> None:
         e.b.ret_void()
@@ -504,7 +520,7 @@ def _define(module: llvm.Module, name: str) -> tuple[llvm.IRBuilder, llvm.Value,
 
 def _load_launch(body: _Body, b: llvm.IRBuilder, context: llvm.Value) -> _Launch:
     registers = []
-    for offset, low, high in ((abi.BLOCK_DIM, 1, abi.MAX_THREADS + 1), (abi.GRID_DIM, 1, 2**31 - 1), (abi.BLOCK_IDX, 0, 2**31 - 1)):
+    for offset, low, high in ((abi.BLOCK_DIM, 1, abi.MAX_THREADS + 1), (abi.GRID_DIM, 1, -(2**31)), (abi.BLOCK_IDX, 0, 2**31 - 1)):
         for axis in range(3):
             register = b.load(_field(b, context, offset + 4 * axis, I32))
             register.set_metadata("range", body.module.add_metadata([I32(low), I32(high)]))

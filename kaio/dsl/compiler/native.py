@@ -6,6 +6,8 @@ Each use makes its own target machine: an execution engine owns the one it is gi
 from __future__ import annotations
 
 import functools
+import platform
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,7 +15,7 @@ import llvmlite.binding as llvm
 
 from kaio.errors import InternalError
 
-__all__ = ["Machine", "add_triple", "compile_object", "host_key", "new_machine", "optimise", "parse"]
+__all__ = ["Machine", "add_triple", "compile_object", "host_key", "load", "new_machine", "optimise", "parse"]
 
 Machine = Any
 
@@ -100,3 +102,23 @@ def _is_resolved(name: str) -> bool:
     if name.startswith("llvm."):
         return not name.startswith("llvm.nvvm.")
     return bool(llvm.address_of_symbol(name))
+
+
+def load(code: bytes, name: str) -> tuple[int, object]:
+    """Load object code into this process; the address of one exported function, and what keeps it there."""
+    with _LOADING:
+        _LOADED.append(None)
+        library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(name)
+        tracker = library.link(_engine(), f"kaio.compiler.{len(_LOADED)}")
+    return tracker[name], tracker
+
+
+_LOADING = threading.Lock()
+_LOADED: list[None] = []
+
+
+@functools.cache
+def _engine() -> Any:
+    _initialise()
+    # JITLink puts all sections of an object side by side, as AArch64's page-relative addresses need.
+    return llvm.create_lljit_compiler(use_jit_link=platform.machine() in ("aarch64", "arm64"), suppress_errors=True)

@@ -101,6 +101,8 @@ class Prover:
         """`value` runs over range(start, stop, step) wherever the body of its loop uses it."""
         first, last, by = self._of(start), self._of(stop), self._of(step)
         known = first is not None and last is not None and by is not None
+        if known and not is_signed:  # an unsigned step is one up only if it is known to be small
+            known = by.constant is not None and 0 < by.constant < 2**31  # type: ignore[union-attr]
         self._know(value, _range(first, last, by, is_signed) if known else None)  # type: ignore[arg-type]
 
     def emit(self, b: llvm.IRBuilder, registers: dict[str, Any], arguments: list[Any]) -> Any:

@@ -1,0 +1,46 @@
+"""The LLVM of a kernel to a program of the CPU device: object code, the scheduler's, and what the two need to know."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Literal
+
+from kaio import host_abi as abi
+from kaio.dsl.compiler import libdevice, native
+from kaio.dsl.compiler.emit_host import HostModule
+from kaio.dsl.compiler.scheduler import scheduler_object
+from kaio.program import Argument, HostProgram
+
+__all__ = ["link_host"]
+
+
+def link_host(
+    module: HostModule, name: str, arguments: tuple[Argument, ...], index_bits: Literal[32, 64], target: str = "host"
+) -> HostProgram:
+    """Compile a kernel's module for this machine, with what it uses of libdevice."""
+    code = native.compile_object(module.text, libdevice.functions(module.libdevice), exported=module.exported)
+    return HostProgram(
+        name=name,
+        target=target,
+        arguments=arguments,
+        index_bits=index_bits,
+        shared_nbytes=module.shared_nbytes,
+        code=code,
+        scheduler=scheduler_object(),
+        sites=module.sites,
+        frame_nbytes=_frame_nbytes(code, arguments) if module.waits else 0,
+    )
+
+
+def _frame_nbytes(code: bytes, arguments: tuple[Argument, ...]) -> int:
+    """The size of one coroutine frame, which LLVM knows after it has split the coroutine: the code says it."""
+    address, _library = native.load(code, "k_start")
+    context = (ctypes.c_int64 * (abi.CONTEXT_NBYTES // 8))()
+    # `k_start` reads its arguments and handles before it asks for the frame.
+    nothing = ctypes.create_string_buffer(64 * (len(arguments) + 1))
+    context[abi.ARGUMENTS // 8] = context[abi.HANDLES // 8] = context[abi.WORDS // 8] = ctypes.addressof(nothing)
+    dimensions = (ctypes.c_int32 * (abi.CONTEXT_NBYTES // 4)).from_buffer(context)
+    for position in range(abi.BLOCK_DIM // 4, abi.BLOCK_IDX // 4):
+        dimensions[position] = 1
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_int32)(address)(context, 0, 1, 0)
+    return context[abi.FRAME_NBYTES // 8]
