@@ -29,7 +29,7 @@ from kaio.errors import (
 from kaio.kernel import Kernel, kernel
 from kaio.runtime import Completion, Device, GpuBuffer, Stream, as_completed, devices, gather
 
-__all__ = [
+__all__ = [  # noqa: RUF022 - grouped by meaning
     "D0", "D1", "D2", "D3", "D4", "Const", "DType", "In", "InOut", "Out",
     "bool_", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
     "Func", "Kernel", "func", "kernel",
