@@ -19,8 +19,8 @@ __all__ = ["atomic_add"]
 
 
 def _add_typing(buffer: Type, index: Type, value: Type) -> Resolved:
-    array = operators.check_index(buffer, index, "the first argument of `atomic_add`")
-    operators.check_store(array, value, "the first argument of `atomic_add`")
+    array = operators.check_index(buffer, index, "buffer")
+    operators.check_store(array, value, "buffer", "value")
     dtype = array.dtype
     if isinstance(array, ArrayType) and array.space == "local":
         raise RuleError("`atomic_add` on a local array, which no other thread sees", "add with `+=`")

@@ -70,13 +70,17 @@ def _check_literal(array: BufferType | ArrayType, value: int, axis: int, name: s
         raise RuleError(f"index {value} of `{name}` does not fit i32", "cast it: `kaio.i64(...)`")
 
 
-def check_store(array: BufferType | ArrayType, value: Type, name: str) -> None:
-    """Whether an element may be set to a value of this type."""
+def check_store(array: BufferType | ArrayType, value: Type, name: str, text: str) -> None:
+    """Whether an element may be set to a value of this type, which is written as `text`."""
     if isinstance(array, BufferType) and array.access == "In":
-        raise RuleError(f"`{name}` is an `In` buffer: the kernel only reads it", f"annotate it as `Out[{array.dtype!r}]` or `InOut[{array.dtype!r}]`")
+        raise RuleError(f"`{name}` is an `In` buffer, which a kernel only reads", f"annotate it `{name}: InOut[{array.dtype!r}]`")
     if not isinstance(value, DType | Weak):
         raise RuleError(f"{show(value)} cannot be stored in an element of `{name}` ({show(array.dtype)})")
-    rules.store(value, array.dtype)
+    try:
+        rules.store(value, array.dtype)
+    except RuleError as problem:
+        help = f"cast it, for example `kaio.{array.dtype!r}({text})`" if problem.help == rules.CAST_IT else problem.help
+        raise RuleError(problem.what, help) from None
 
 
 # ---------------------------------------------------------------------- casts

@@ -319,8 +319,9 @@ def store(value: Scalar, dtype: DType) -> None:
     (None, None, None)
     """
     if isinstance(value, Weak):
-        if value.named:
-            store(default(value) if all(fits(default(Weak(value.kind, (0,))), v) for v in value.values) else dtype, dtype)
+        alone = default(Weak(value.kind, (0,)))
+        if value.named and all(fits(alone, v) for v in value.values):  # a named variable is an i32 or f32 at least
+            store(alone, dtype)
         if dtype is _BOOL or (value.kind == "f" and not dtype.is_float):
             raise _lossy(value, dtype)
         return check_fits(dtype, value)
@@ -333,8 +334,12 @@ def store(value: Scalar, dtype: DType) -> None:
     return None
 
 
+CAST_IT = "cast it"
+"""The help of a lossy store; whoever knows the text of the value writes the cast out."""
+
+
 def _lossy(value: Scalar, dtype: DType) -> RuleError:
-    return RuleError(f"{show(value)} is not stored in {show(dtype)} without a cast", f"write `kaio.{dtype!r}(...)` if that is meant")
+    return RuleError(f"{show(value)} is stored in {show(dtype)} only with a cast", CAST_IT)
 
 
 def cast(value: Scalar, dtype: DType) -> None:

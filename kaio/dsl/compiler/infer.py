@@ -28,7 +28,7 @@ from kaio.dsl.rules import RuleError
 from kaio.dsl.values import (
     INDEX64, NONE, ArrayType, BufferType, IteratorType, ObjectType, RangeType, StepType, TupleType, Type, Weak, show,
 )  # fmt: skip
-from kaio.dtypes import DType, bool_, dtype_of, f32, f64
+from kaio.dtypes import DType, bool_, dtype_of, f32, f64, u64
 from kaio.errors import KaioError, KernelTypeError, Mistake, Place, PrecisionWarning
 
 __all__ = ["infer"]
@@ -242,9 +242,27 @@ class _Inference:
             raise RuleError(f"`{show(left)} {op.op} {show(right)}` is not defined", _index_help(left, right))
         if op.op in ("is", "is not"):
             raise RuleError(f"`{op.op}` compares objects; numbers are compared with `==`", "use `==` or `!=`")
-        rule = rules.binary(op.op, left, right)
+        try:
+            rule = rules.binary(op.op, left, right)
+        except RuleError as problem:
+            raise self.with_cast(problem, op, left, right) from None
         self.calls[target] = ir.TypedCall(None, (op.left, op.right), (rule.left, rule.right), rule.result)
         return rule.result
+
+    def with_cast(self, problem: RuleError, op: ir.Binary, left: Type, right: Type) -> RuleError:
+        """The same mistake, with the cast written out where one is the way out."""
+        if not isinstance(left, DType) or not isinstance(right, DType) or u64 not in (left, right):
+            return problem
+        l, r = self.text(op.left), self.text(op.right)
+        cast = f"{l} {op.op} kaio.u64({r})" if left is u64 else f"kaio.u64({l}) {op.op} {r}"
+        return RuleError(problem.what, f"cast one side, for example `{cast}`")
+
+    def text(self, name: str) -> str:
+        """A name or a temporary as the user wrote it."""
+        if not ir.is_temporary(name):
+            return ir.user_name(name)
+        place = self.definitions[name].place
+        return place.text[place.column : place.end_column] or "..."
 
     def unpack(self, value: Type, count: int | None) -> TupleType:
         if not isinstance(value, TupleType):
@@ -302,7 +320,17 @@ class _Inference:
             return
         name = ir.user_name(statement.array)
         target = operators.check_index(array, index, name)
-        operators.check_store(target, value, name)
+        try:
+            operators.check_store(target, value, name, self.text(statement.value))
+        except RuleError as problem:
+            self.mistake(statement, self.value_place(statement), problem)
+
+    def value_place(self, statement: ir.SetItem) -> Place:
+        """Where the value of a store is written: bytecode knows the place of its target only."""
+        assign = self.definitions.get(statement.value)
+        if assign is None or not ir.is_temporary(statement.value) or assign.place.line != statement.place.line:
+            return statement.place
+        return assign.place
 
     # ------------------------------------------------------------------ calls
     def call(self, assign: ir.Assign, op: ir.Call) -> Type | None:
@@ -421,8 +449,9 @@ def _warn_of_lost_precision(typed: ir.Typed) -> None:
     for name, target, place in _conversions(typed):
         if target is f64 and typed.types.get(name) is f32 and _is_made_of_ints_or_literals(name, typed, definitions, set()):
             text = Mistake(
-                f"`{ir.user_name(name) if not ir.is_temporary(name) else 'this value'}` is an f32 made from integers or literals and is converted to f64",
-                place, "compute it in f64 from the start, for example `kaio.f64(...)` of one operand",
+                f"{'this' if ir.is_temporary(name) else f'`{ir.user_name(name)}`'} is an f32 made from integers or literals, and is converted to f64",
+                definitions[name].place if ir.is_temporary(name) else place,
+                "compute it in f64 from the start, for example `kaio.f64(...)` of one operand",
             )  # fmt: skip
             warnings.warn(str(text), PrecisionWarning, stacklevel=2)
 
