@@ -78,7 +78,7 @@ def _check_is_plain_function(function: Any) -> None:
         case types.BuiltinFunctionType():
             what = f"`{function.__name__}` is a built-in function, which has no Python source"
         case _:
-            what = f"`{function!r}` is a {type(function).__name__}, not a function"
+            what = f"`{function!r}` is a value of type {type(function).__name__}, not a function"
     raise KernelSyntaxError(what, help=way_out or "give a function made by `def`")
 
 

@@ -150,7 +150,8 @@ def _unbound(scope: Scope, read: ast.Name, is_maybe: bool) -> Mistake:
     """Name the variable, the line that reads it, the line that sets it, and why that may not have run."""
     name, line = read.id, read.lineno
     stores = scope.stores[name]
-    before = [store for store in stores if _start(store) < _start(read)]
+    in_one_step = _set_by_the_step_of(scope, read)
+    before = [store for store in stores if _start(store) < _start(read) and store not in in_one_step]
     store = before[-1] if before else stores[0]
     skipped = next((outer for outer in _around(scope, store) if not _holds(outer, read)), None)
     set_in = f"line {_start(store)[0]}"
@@ -168,6 +169,15 @@ def _unbound(scope: Scope, read: ast.Name, is_maybe: bool) -> Mistake:
     return scope.mistake(
         what, read, f"set it first, for example `{name} = {_example(scope, name)}` before line {first}"
     )
+
+
+def _set_by_the_step_of(scope: Scope, read: ast.Name) -> set[ast.AST]:
+    """The nodes that are set by the statement that reads, and so after it reads: ``a, b = b, a``."""
+    for node in scope.nodes:
+        parts = [node.iter, node.target] if isinstance(node, ast.For) else [node]
+        if isinstance(node, ast.For | ast.Assign) and any(part is read for root in parts for part in ast.walk(root)):
+            return {part for root in parts for part in ast.walk(root)}
+    return set()
 
 
 def _start(node: ast.AST) -> tuple[int, int]:

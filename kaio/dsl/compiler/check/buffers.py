@@ -101,6 +101,7 @@ class _FirstUse:
                     self._uses(node.value)
                     for target in node.targets:
                         self._uses(target)
+                    self._written |= self._writes(node)
                 case ast.AugAssign():
                     self._uses(node.value)
                     self._update(node.target)
