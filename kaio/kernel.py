@@ -187,7 +187,9 @@ class Kernel:
     def _stage(self, stage: str, target: Any, index_bits: IndexBits, consts_and_types: dict[str, Any]) -> str:
         found = self._inspect(target, index_bits, consts_and_types).stages
         if stage not in found:
-            raise UnsupportedFeatureError(f"a kernel compiled for {target} has no {stage}")
+            raise UnsupportedFeatureError(
+                f"a kernel compiled for {target} has no {stage}", help=f'name a GPU: `{self.name}.{stage}("sm_90")`'
+            )
         return str(found[stage])
 
     def _inspect(self, target: Any, index_bits: IndexBits, consts_and_types: dict[str, Any]) -> Compiled:
@@ -218,7 +220,10 @@ def _split(parameters: Parameters, given: dict[str, Any]) -> tuple[dict[str, Any
                 f"kernel `{kernel}` is compiled for a dtype of its `{generic.__name__}`",
                 help=f"name it, as in `{kernel}.ptx({generic.__name__}=kaio.f32)`",
             )
-        dtypes[generic.__name__] = dtype_of(found[0])
+        dtypes[generic.__name__] = dtype = dtype_of(found[0])
+        if generic.__constraints__ and dtype not in generic.__constraints__:
+            allowed = ", ".join(map(repr, generic.__constraints__))
+            raise LaunchError(f"`{generic.__name__}` of kernel `{kernel}` must be one of {allowed} (got {dtype!r})")
     if left:
         raise LaunchError(
             f"kernel `{kernel}` has no constant or dtype `{next(iter(left))}`",

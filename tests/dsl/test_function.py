@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+
+import pytest
+
+import kaio
+from kaio import KaioError, f32
+
+
+@kaio.func
+def lerp(a: f32, b: f32, t: f32 = 0.5):
+    """Between a and b."""
+    return a + (b - a) * t
+
+
+def test_it_runs_as_ordinary_python() -> None:
+    assert lerp(2.0, 4.0, t=0.25) == 2.5
+    assert lerp(2.0, 4.0) == 3.0
+
+
+def test_it_keeps_what_describes_the_function() -> None:
+    assert lerp.__name__ == "lerp"
+    assert lerp.__doc__ == "Between a and b."
+    assert lerp.__module__ == __name__
+    assert lerp.__wrapped__ is lerp.function
+    assert list(inspect.signature(lerp).parameters) == ["a", "b", "t"]
+    assert repr(lerp) == "<kaio.func lerp(a: 'f32', b: 'f32', t: 'f32' = 0.5)>"
+
+
+def test_it_does_not_change() -> None:
+    with pytest.raises(AttributeError, match="device function `lerp` is immutable"):
+        lerp.function = abs
+
+
+def test_it_pickles_by_its_import_name() -> None:
+    assert pickle.loads(pickle.dumps(lerp)) is lerp
+    assert copy.deepcopy(lerp) is lerp
+
+
+def test_one_that_cannot_be_imported_says_so_when_it_is_pickled() -> None:
+    @kaio.func
+    def inner(a):
+        return a
+
+    with pytest.raises(pickle.PicklingError) as caught:
+        pickle.dumps(inner)
+    name = f"{__name__}.{inner.__qualname__}"
+    assert str(caught.value) == (
+        f"device function `inner` cannot be pickled: it is pickled by its import name, and `{name}` is not it\n"
+        "  help: define it at the top of a module, under its own name"
+    )
+
+
+def test_one_of_a_loop_runs_with_what_it_captured() -> None:
+    def make(by):
+        @kaio.func
+        def scale(x):
+            return x * by
+
+        return scale
+
+    assert [make(by)(3) for by in (2, 10)] == [6, 30]
+
+
+@pytest.mark.parametrize("what", [abs, 3, "f", lerp])
+def test_only_a_python_function_is_taken(what) -> None:
+    with pytest.raises(KaioError) as caught:
+        kaio.func(what)
+    assert str(caught.value) == (
+        f"`@kaio.func` takes a Python function (got {what!r})\n"
+        "  help: write it as `@kaio.func` above `def`, without arguments"
+    )
