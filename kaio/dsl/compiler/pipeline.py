@@ -80,13 +80,14 @@ def compile_cuda(
 def compile_host(front: Front, specialisation: Specialisation, options: CompileOptions, check: str) -> Compiled:
     """Compile for the CPU device; `check` is ``off`` or ``bounds``."""
     from kaio.dsl.compiler.emit_host import emit_host
+    from kaio.dsl.compiler.link_host import link_host
 
     with _LOCK:
         middle = _Middle(front, specialisation)
         typed = middle.typed()
-        host = emit_host(typed, specialisation, options, check)
-    stages = {**middle.stages, "llvm": host.llvm, "object": host.program}
-    return Compiled(host.program, tuple(middle.captures.values()), stages)
+        module = emit_host(typed, check=check != "off", contract=options.contract)
+        program = link_host(module, front.signature.name, specialisation.arguments, specialisation.index_bits)
+    return Compiled(program, tuple(middle.captures.values()), {**middle.stages, "llvm": module.text})
 
 
 class _Middle:
@@ -137,7 +138,13 @@ class _Middle:
         if function in self.active:
             names = [f.__name__ for f in self.active[self.active.index(function) :]] + [function.__name__]
             raise KernelTypeError(
-                [Mistake(f"recursion: {' → '.join(f'`{n}`' for n in names)}", place, "write it as a loop; a kernel has no call stack")]
+                [
+                    Mistake(
+                        f"recursion: {' → '.join(f'`{n}`' for n in names)}",
+                        place,
+                        "write it as a loop; a kernel has no call stack",
+                    )
+                ]
             )
         key = function, tuple(parameters.items())
         if key not in self.functions:
