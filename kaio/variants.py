@@ -110,13 +110,13 @@ def same_value(one: Any, two: Any) -> bool:
     if type(one) is not type(two):
         return False
     if isinstance(one, float):
-        return one.hex() == two.hex()
+        return bool(one.hex() == two.hex())
     if isinstance(one, bool | int | str | bytes | np.dtype):
         return bool(one == two)
     if isinstance(one, tuple):
         return len(one) == len(two) and all(map(same_value, one, two))
     if isinstance(one, np.ndarray | np.generic):
-        return one.dtype == two.dtype and one.shape == two.shape and one.tobytes() == two.tobytes()
+        return bool(one.dtype == two.dtype and one.shape == two.shape and one.tobytes() == two.tobytes())
     return False  # functions and other objects are known by identity alone
 
 

@@ -118,8 +118,7 @@ def test_one_that_cannot_be_imported_says_so_when_it_is_pickled() -> None:
 
 def test_calling_it_shows_the_launch_to_write() -> None:
     assert refusal(saxpy, 1, 2, 3) == (
-        "kernel `saxpy` is launched, not called\n"
-        "  help: say over what it runs: `saxpy.over(y.size).launch(x, y, a)`"
+        "kernel `saxpy` is launched, not called\n  help: say over what it runs: `saxpy.over(y.size).launch(x, y, a)`"
     )
     assert "`transpose.over(b.shape).launch(a, b)`" in refusal(transpose)
 

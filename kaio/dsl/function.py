@@ -20,6 +20,7 @@ R = TypeVar("R")
 class Func(Generic[P, R]):
     """A Python function that kernels call; made by `@kaio.func`. `function` is the Python function itself."""
 
+    __name__: str
     function: Callable[P, R]
 
     def __init__(self, function: Callable[P, R]) -> None:

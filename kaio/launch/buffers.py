@@ -57,7 +57,7 @@ def buffer_check(
     return check_buffer
 
 
-def _wrong_buffer(kernel: str, param: Param, dtype: DType, ndim: int, value: GpuBuffer) -> LaunchError:
+def _wrong_buffer(kernel: str, param: Param, dtype: DType, ndim: int, value: GpuBuffer[Any]) -> LaunchError:
     name = param.name
     if value.dtype is not dtype:
         dimensions = "" if ndim == 1 else f"{ndim}-D "
@@ -80,7 +80,7 @@ def _wrong_device(kernel: str, name: str, device: Any, first: str, first_device:
     )
 
 
-def _foreign(kernel: str, name: str, dtype: DType, access: Access, value: Any) -> GpuBuffer:
+def _foreign(kernel: str, name: str, dtype: DType, access: Access, value: Any) -> GpuBuffer[Any]:
     """The buffer over a foreign array's memory; a host array and what is no array are refused with the way out."""
     if isinstance(value, np.ndarray | np.generic):
         converted = name if value.dtype == dtype.numpy else f"{name}.astype(np.{dtype.numpy})"

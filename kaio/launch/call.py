@@ -18,7 +18,7 @@ class Call:
     """
 
     packed: list[Any]  # pointers and sizes of the buffers, scalars as given, in the order of the parameters
-    uses: list[tuple[GpuBuffer, Access]]
+    uses: list[tuple[GpuBuffer[Any], Access]]
     device: Device | None = None  # of the buffers; None without any
     consts: tuple[Any, ...] = ()
     dtypes: tuple[DType, ...] = ()  # of the TypeVars of a generic kernel

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Launchable", "Launcher", "Ready", "Variant"]
 
-_CHECKS = {"off": "off", "bounds": "bounds", "full": "full", True: "bounds", False: "off"}
 _NOT_YET = ("schedule", "cooperative", "cluster", "fuel")
 
 
@@ -61,7 +60,7 @@ class Geometry(NamedTuple):
 
 
 # A launch after all checks: where it runs, and what is launched there. A plain tuple, as each launch makes one.
-Ready = tuple[Stream, Variant, Geometry, bytes, tuple[tuple[GpuBuffer, Access], ...]]
+Ready = tuple[Stream, Variant, Geometry, bytes, tuple[tuple[GpuBuffer[Any], Access], ...]]
 
 
 class Launcher:
@@ -134,9 +133,7 @@ class Launcher:
                 raise UnsupportedFeatureError(f"`options({name}=…)` is not supported yet")
             raise LaunchError(f"`options` has no `{name}`", help="it takes check= and timed=")
         if check is not None:
-            if not isinstance(check, str | bool) or check not in _CHECKS:
-                raise LaunchError(f'`options(check=…)` takes "off", "bounds" or "full" (got {check!r})')
-            changes["_check"] = _CHECKS[check]
+            changes["_check"] = _read_check(check)
         if timed is not None:
             changes["timed"] = bool(timed)
         return self._with(**changes)
@@ -228,3 +225,11 @@ class Launcher:
         if options:
             parts.append(f"options({', '.join(options)})")
         return ".".join(parts)
+
+
+def _read_check(check: Any) -> str:
+    if isinstance(check, bool):
+        return "bounds" if check else "off"
+    if isinstance(check, str) and check in ("off", "bounds", "full"):
+        return check
+    raise LaunchError(f'`options(check=…)` takes "off", "bounds" or "full" (got {check!r})')

@@ -30,8 +30,7 @@ def convert(kernel: str, name: str, dtype: DType, value: Any) -> bool | int | fl
         if dtype.is_float:
             return _fitting_float(kernel, name, dtype, value, plain)
         return _fitting_int(kernel, name, dtype, value, plain)
-    # NumPy says that its durations are real numbers.
-    if isinstance(plain, numbers.Real) and not isinstance(plain, np.generic):
+    if isinstance(plain, numbers.Real):
         if dtype.is_float:
             return _fitting_float(kernel, name, dtype, value, float(plain))
         raise _refused(kernel, name, dtype, value, f"convert it with `int({name})`, or annotate `{name}: f32`")
@@ -39,10 +38,10 @@ def convert(kernel: str, name: str, dtype: DType, value: Any) -> bool | int | fl
 
 
 def _plain(value: Any) -> Any:
-    """The Python number that `value` holds, or `value` itself."""
+    """The Python number that `value` holds; else None or `value` itself."""
     if isinstance(value, np.generic | np.ndarray):
         if value.ndim or value.dtype.kind not in "biuf":
-            return value
+            return None  # to NumPy even its durations are real numbers
         return float(value) if value.dtype.kind == "f" else value.item()
     if isinstance(value, bool | int | float):
         return value
@@ -113,7 +112,7 @@ def constant(kernel: str, name: str, of: type, value: Any) -> Any:
             return of(plain)
         except OverflowError as problem:
             raise _not_constant(kernel, name, of, value, None) from problem
-    if of is float and isinstance(plain, numbers.Real) and not isinstance(plain, np.generic):
+    if of is float and isinstance(plain, numbers.Real):
         return float(plain)
     raise _not_constant(kernel, name, of, value, f"convert it with `{of.__name__}({name})`")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -95,7 +94,9 @@ class FakeKernel:
         return Variant(Loaded(program, self.max_threads), program.block.pack)
 
 
-def fake(name: str, *, launch_bounds: int | None = None, max_threads: int | None = None, **annotations: Any) -> FakeKernel:
+def fake(
+    name: str, *, launch_bounds: int | None = None, max_threads: int | None = None, **annotations: Any
+) -> FakeKernel:
     """A kernel with these parameters; `(annotation, default)` for one with a default."""
     params = []
     for param, given in annotations.items():

@@ -130,7 +130,9 @@ def test_a_numpy_array_is_refused_with_the_line_to_write(saxpy, stream, x, y) ->
     )
 
 
-@pytest.mark.parametrize(("value", "shown"), [(None, "None"), (2.0, "2.0, a float"), ([1.0], "[1.0]"), ("x", "'x', a str")])
+@pytest.mark.parametrize(
+    ("value", "shown"), [(None, "None"), (2.0, "2.0, a float"), ([1.0], "[1.0]"), ("x", "'x', a str")]
+)
 def test_what_is_no_buffer_is_refused(saxpy, stream, y, value, shown) -> None:
     assert refusal(saxpy, stream, value, y, 2.0) == (
         f"argument `x` of kernel `saxpy` must be a GpuBuffer of f32 (got {shown})\n"
@@ -223,7 +225,8 @@ def test_a_generic_kernel_takes_the_dtype_of_its_buffer(stream, cpu, x) -> None:
 def test_the_buffers_of_one_generic_dtype_must_agree(stream, cpu, x) -> None:
     kernel = fake("k", x=In[T], y=Out[T])
     assert refusal(kernel, stream, x, cpu.alloc_zeros(8, f64)) == (
-        "argument `y` of kernel `k` must be a GpuBuffer of f32 (got f64[8])\n  help: convert it with `y.astype(kaio.f32)`"
+        "argument `y` of kernel `k` must be a GpuBuffer of f32 (got f64[8])\n"
+        "  help: convert it with `y.astype(kaio.f32)`"
     )
 
 

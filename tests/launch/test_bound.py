@@ -85,5 +85,3 @@ def test_a_buffer_closed_since_is_refused(saxpy, cpu, x) -> None:
 
 def test_it_reads_like_the_line_that_made_it(bound) -> None:
     assert repr(bound).startswith("<BoundLaunch saxpy.over(8).on(")
-
-

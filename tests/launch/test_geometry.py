@@ -118,8 +118,10 @@ FLOAT = "\n  help: divide with `//`, or round up with `math.ceil`"
         ((4, -1), "`over` of kernel `k` must be at least 0 (got -1 in (4, -1))"),
         (
             (2, 3, 4, 5),
-            "`over` of kernel `k` takes at most 3 axes (got (2, 3, 4, 5))\n"
-            "  help: fold the leading axes into one: `over((6, 4, 5))`",
+            (
+                "`over` of kernel `k` takes at most 3 axes (got (2, 3, 4, 5))\n"
+                "  help: fold the leading axes into one: `over((6, 4, 5))`"
+            ),
         ),
     ],
 )
@@ -184,20 +186,26 @@ def test_what_is_no_dimension_is_refused_with_advice(label, values, message) -> 
         (
             (1, 65536, 1),
             (1, 1, 1),
-            "grid.y of kernel `k` is 65536, but cpu takes at most 65535\n"
-            "  help: x takes 2147483647 blocks: put the longest axis last in `over(shape)`, first in `.grid(…)`",
+            (
+                "grid.y of kernel `k` is 65536, but cpu takes at most 65535\n"
+                "  help: x takes 2147483647 blocks: put the longest axis last in `over(shape)`, first in `.grid(…)`"
+            ),
         ),
         (
             (1, 1, 70000),
             (1, 1, 1),
-            "grid.z of kernel `k` is 70000, but cpu takes at most 65535\n"
-            "  help: x takes 2147483647 blocks: put the longest axis last in `over(shape)`, first in `.grid(…)`",
+            (
+                "grid.z of kernel `k` is 70000, but cpu takes at most 65535\n"
+                "  help: x takes 2147483647 blocks: put the longest axis last in `over(shape)`, first in `.grid(…)`"
+            ),
         ),
         (
             (2**31, 1, 1),
             (1, 1, 1),
-            "grid.x of kernel `k` is 2147483648, but cpu takes at most 2147483647\n"
-            "  help: let each thread do several elements, in a loop with a stride of the grid's size",
+            (
+                "grid.x of kernel `k` is 2147483648, but cpu takes at most 2147483647\n"
+                "  help: let each thread do several elements, in a loop with a stride of the grid's size"
+            ),
         ),
     ],
 )

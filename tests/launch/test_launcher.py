@@ -90,8 +90,8 @@ def test_a_block_over_what_the_registers_allow_is_refused(stream, x, y) -> None:
     kernel = fake("heavy", x=In[f32], y=InOut[f32], a=f32, max_threads=640)
     Launcher(kernel).over(8).block(640).on(stream).launch(x, y, 2.0)
     assert refusal(Launcher(kernel).over(8).block(1024).on(stream).launch, x, y, 2.0) == (
-        "block (1024, 1, 1) of kernel `heavy` has 1024 threads, but with the registers that the kernel uses cpu runs at "
-        "most 640\n  help: use `.block(640)`, or `@kaio.kernel(max_registers=64)`"
+        "block (1024, 1, 1) of kernel `heavy` has 1024 threads, but with the registers that the kernel uses cpu runs "
+        "at most 640\n  help: use `.block(640)`, or `@kaio.kernel(max_registers=64)`"
     )
     assert len(stream.launched) == 1
 
@@ -212,8 +212,7 @@ def test_a_kernel_without_buffers_runs_where_it_is_told(stream) -> None:
 
 def test_on_takes_a_stream_or_a_device(saxpy) -> None:
     assert refusal(Launcher(saxpy).on, "cpu") == (
-        "`on` of kernel `saxpy` takes a stream or a device (got 'cpu')\n"
-        "  help: for example `.on(kaio.Device('cpu'))`"
+        "`on` of kernel `saxpy` takes a stream or a device (got 'cpu')\n  help: for example `.on(kaio.Device('cpu'))`"
     )
     assert refusal(Launcher(saxpy).on, None) == "`on` of kernel `saxpy` takes a stream or a device (got None)"
 
@@ -247,7 +246,9 @@ def test_an_option_for_later_says_so(saxpy, name) -> None:
 
 
 def test_an_unknown_option_is_refused(saxpy) -> None:
-    assert refusal(Launcher(saxpy).options, cheek=True) == "`options` has no `cheek`\n  help: it takes check= and timed="
+    assert (
+        refusal(Launcher(saxpy).options, cheek=True) == "`options` has no `cheek`\n  help: it takes check= and timed="
+    )
 
 
 def test_block_by_occupancy_and_dynamic_shared_memory_say_that_they_are_for_later(saxpy) -> None:

@@ -157,8 +157,10 @@ def test_a_bool_takes_bools(stream, value) -> None:
         (
             i32,
             np.float64(5),
-            "must be a scalar of i32 (got 5.0, a NumPy float64)\n"
-            "  help: convert it with `int(n)`, or annotate `n: f32`",
+            (
+                "must be a scalar of i32 (got 5.0, a NumPy float64)\n"
+                "  help: convert it with `int(n)`, or annotate `n: f32`"
+            ),
         ),
         (i32, None, "must be a scalar of i32 (got None)"),
         (i32, "5", "must be a scalar of i32 (got '5', a str)"),
@@ -166,8 +168,10 @@ def test_a_bool_takes_bools(stream, value) -> None:
         (
             i32,
             np.array([5]),
-            "must be a scalar of i32 (got a NumPy array int64[1])\n"
-            "  help: pass one element, or annotate a buffer: `n: In[…]`",
+            (
+                "must be a scalar of i32 (got a NumPy array int64[1])\n"
+                "  help: pass one element, or annotate a buffer: `n: In[…]`"
+            ),
         ),
         (
             i32,
