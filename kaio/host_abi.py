@@ -22,16 +22,17 @@ import struct
 
 __all__ = [
     "ALONE", "ARGUMENTS", "BARRIER", "BLOCK", "BLOCK_DIM", "BLOCK_IDX", "CONTEXT_NBYTES", "DIVERGED", "FAILED", "FAULT", "FAULTED",
-    "FAULT_INDEX", "FAULT_OTHER", "FAULT_SITE", "FAULT_SIZE", "FAULT_THREAD", "FRAMES", "FRAME_NBYTES", "GRID_DIM", "HANDLES",
+    "FAULT_INDEX", "FAULT_OTHER", "FAULT_SITE", "FAULT_SIZE", "FAULT_THREAD", "FRAMES", "FRAME_ALIGNMENT", "FRAME_NBYTES", "GRID_DIM", "LAST_STARTED",
     "MAX_EXITS", "MAX_THREADS", "MIXED", "RESULT", "SHARED", "SHARED_ALIGNMENT", "STATE", "THREADS", "WENT_ROUND", "WORDS", "WORD_COUNT",
     "WORD_STRIDE", "WORKER", "frame_stride",
 ]  # fmt: skip
 
 MAX_THREADS = 1024
 SHARED_ALIGNMENT = 128
+FRAME_ALIGNMENT = 16
 
-# The block context: byte offsets. Pointers first.
-ARGUMENTS, SHARED, WORDS, HANDLES, FRAMES = 0, 8, 16, 24, 32
+# The block context: byte offsets. Pointers first. (LAST_STARTED is written only: a coroutine whose handle goes nowhere is elided.)
+ARGUMENTS, SHARED, WORDS, LAST_STARTED, FRAMES = 0, 8, 16, 24, 32
 FRAME_NBYTES, BLOCK = 40, 48  # i64: size of one frame; linear number of the block
 BLOCK_DIM, GRID_DIM, BLOCK_IDX, THREADS = 56, 68, 80, 92  # i32, three each; threads of the block
 FAULT, FAULT_SITE, FAULT_THREAD, FAULT_OTHER = 96, 100, 104, 108  # i32: the first fault of the block
@@ -59,4 +60,4 @@ WORKER = struct.Struct("@q" + "Pi" + "Pi" + "Pii" + "Pi" + "Pi" + "qqi" + "qq" +
 
 def frame_stride(nbytes: int) -> int:
     """Bytes from one thread's coroutine frame to the next."""
-    return (nbytes + 63) // 64 * 64
+    return (nbytes + FRAME_ALIGNMENT - 1) // FRAME_ALIGNMENT * FRAME_ALIGNMENT

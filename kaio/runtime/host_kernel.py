@@ -78,13 +78,12 @@ class _Memory:
 
 
 class _Record:
-    """What one worker needs while it runs blocks: context, words, handles, frames, shared memory. Kept between launches."""
+    """What one worker needs while it runs blocks: context, words, frames, shared memory. Kept between launches."""
 
     def __init__(self) -> None:
         self.context = _Memory(abi.CONTEXT_NBYTES)
         self.worker = _Memory(abi.WORKER.size)
         self.words = _Memory(abi.WORD_COUNT * abi.WORD_STRIDE * 4)
-        self.handles = _Memory(abi.MAX_THREADS * 8)
         self.shared, self.frames = _Memory(0, abi.SHARED_ALIGNMENT), _Memory(0)
 
     def grow(self, shared_nbytes: int, frames_nbytes: int) -> None:
@@ -255,7 +254,7 @@ class HostKernel:
         record.grow(self.program.shared_nbytes + shared_nbytes, stride * threads)
         context = record.context.view
         struct.pack_into(
-            "@5P2q", context, 0, arguments, record.shared.address, record.words.address, record.handles.address,
+            "@5P2q", context, 0, arguments, record.shared.address, record.words.address, 0,
             record.frames.address, self.program.frame_nbytes, 0,
         )  # fmt: skip
         _GEOMETRY.pack_into(context, abi.BLOCK_DIM, *block, *grid, 0, 0, 0, threads)

@@ -242,17 +242,17 @@ class _Body:
 
     def _begin_coroutine(self) -> None:
         b = self.b
-        set.add(self.function.attributes, "presplitcoroutine")  # llvmlite does not know the attribute
+        # llvmlite does not know these attributes. A jump table costs a resume twice what compares cost.
+        set.update(self.function.attributes, ("presplitcoroutine", '"no-jump-tables"="true"'))
         self.function.attributes.add("noinline")
         null = llvm.Constant(POINTER, None)
-        identity = _call(b, "llvm.coro.id", _Token(), [I32(64), null, null, null])
+        identity = _call(b, "llvm.coro.id", _Token(), [I32(abi.FRAME_ALIGNMENT), null, null, null])
         nbytes = _call(b, "llvm.coro.size.i64", I64, [])
         frames = b.load(_field(b, self.context, abi.FRAMES, I64))
         with b.if_then(b.icmp_unsigned("==", frames, I64(0))):
             b.store(nbytes, _field(b, self.context, abi.FRAME_NBYTES, I64))
             b.ret(null)
-        stride = b.and_(b.add(nbytes, I64(63)), I64(-64))
-        frame = b.inttoptr(b.add(frames, b.mul(b.zext(self.thread, I64), stride)), POINTER)
+        frame = _frame(b, frames, nbytes, self.thread)
         # The handle is returned: a coroutine that returns nothing is elided, with its resume function.
         self._handle = _call(b, "llvm.coro.begin", POINTER, [identity, frame])
         words = b.load(_field(b, self.context, abi.WORDS, POINTER))
@@ -481,6 +481,12 @@ def _field(b: llvm.IRBuilder, context: llvm.Value, offset: int, kind: llvm.Type)
     return b.bitcast(b.gep(context, [I64(offset)], inbounds=True), kind.as_pointer())
 
 
+def _frame(b: llvm.IRBuilder, frames: llvm.Value, nbytes: llvm.Value, thread: llvm.Value) -> llvm.Value:
+    """The frame of a thread, which is also the handle of its coroutine."""
+    stride = b.and_(b.add(nbytes, I64(abi.FRAME_ALIGNMENT - 1)), I64(-abi.FRAME_ALIGNMENT))
+    return b.inttoptr(b.add(frames, b.mul(b.zext(thread, I64), stride)), POINTER)
+
+
 def _record_fault(module: llvm.Module) -> llvm.Function:
     """`record_fault(context, thread, site, index, size)`: keeps the first fault of the block. Out of line and cold."""
     found = module.globals.get("record_fault")
@@ -576,19 +582,18 @@ def _start_and_run(body: _Body) -> None:
     """`k_start` and `k_run`."""
     b, context, first, stop, _ = _define(body.module, "k_start")
     launch = _load_launch(body, b, context)
-    handles = b.bitcast(b.load(_field(b, context, abi.HANDLES, POINTER)), POINTER.as_pointer())
     nx, ny = launch.registers[:2]
     with _loop(b, first, stop, "thread") as thread:
         row = b.udiv(thread, nx)
         position = [b.urem(thread, nx), b.urem(row, ny), b.udiv(row, ny)]
         handle = b.call(body.function, [context, thread, *position, *launch.registers, launch.shared, *launch.arguments])
-        b.store(handle, b.gep(handles, [thread]))
+        b.store(handle, _field(b, context, abi.LAST_STARTED, POINTER))
     b.ret_void()
     b, context, first, stop, wanted = _define(body.module, "k_run")
-    handles = b.bitcast(b.load(_field(b, context, abi.HANDLES, POINTER)), POINTER.as_pointer())
+    frames, nbytes = (b.load(_field(b, context, offset, I64)) for offset in (abi.FRAMES, abi.FRAME_NBYTES))
     states = b.bitcast(b.load(_field(b, context, abi.WORDS, POINTER)), I32.as_pointer())
     with _loop(b, first, stop, "thread") as thread:
         state = b.load(b.gep(states, [thread]))
         with b.if_then(b.icmp_signed("==", state, wanted), likely=True):
-            _call(b, "llvm.coro.resume", VOID, [b.load(b.gep(handles, [thread]))])
+            _call(b, "llvm.coro.resume", VOID, [_frame(b, frames, nbytes, thread)])
     b.ret_void()

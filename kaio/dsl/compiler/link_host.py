@@ -36,9 +36,9 @@ def _frame_nbytes(code: bytes, arguments: tuple[Argument, ...]) -> int:
     """The size of one coroutine frame, which LLVM knows after it has split the coroutine: the code says it."""
     address, _library = native.load(code, "k_start")
     context = (ctypes.c_int64 * (abi.CONTEXT_NBYTES // 8))()
-    # `k_start` reads its arguments and handles before it asks for the frame.
+    # `k_start` reads its arguments before it asks for the frame.
     nothing = ctypes.create_string_buffer(64 * (len(arguments) + 1))
-    context[abi.ARGUMENTS // 8] = context[abi.HANDLES // 8] = context[abi.WORDS // 8] = ctypes.addressof(nothing)
+    context[abi.ARGUMENTS // 8] = context[abi.WORDS // 8] = ctypes.addressof(nothing)
     dimensions = (ctypes.c_int32 * (abi.CONTEXT_NBYTES // 4)).from_buffer(context)
     for position in range(abi.BLOCK_DIM // 4, abi.BLOCK_IDX // 4):
         dimensions[position] = 1
