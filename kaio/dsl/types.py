@@ -154,7 +154,6 @@ if TYPE_CHECKING:
 
         size: int
         shape: tuple[int, ...]
-        strides: tuple[int, ...]
         ndim: int
         dtype: type[_T]
 

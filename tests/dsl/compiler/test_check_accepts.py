@@ -315,6 +315,14 @@ def test_a_device_function_that_may_end_without_its_value(body: str) -> None:
     assert device(body) == ["`k` returns a value here, but can also reach its end without one"]
 
 
+def test_a_device_function_that_is_called_with_a_literal_takes_one_way() -> None:
+    function = define("if c:\n    z = a\nif c:\n    return z\nreturn b", params="a, b, c")
+    with pytest.raises(KernelSyntaxError, match="`z` may not be set"):
+        check(function, parse(function), None)
+    check(function, parse(function), None, {"c": True})
+    check(function, parse(function), None, {"c": False})
+
+
 def test_a_lambda_is_checked_like_a_function() -> None:
     function = lambda v: [v for v in range(3)]  # noqa: E731, C416
     with pytest.raises(KernelSyntaxError, match="a kernel has no comprehensions"):

@@ -21,12 +21,18 @@ from kaio.source import Source
 __all__ = ["check", "check_specialisation", "read_kernel"]
 
 
-def check(function: types.FunctionType, source: Source, signature: Signature | None) -> None:
+def check(
+    function: types.FunctionType,
+    source: Source,
+    signature: Signature | None,
+    known: Mapping[str, Any] | None = None,
+) -> None:
     """Check a kernel, or with no signature a device function.
 
-    Raises one `KernelSyntaxError` with every mistake, in source order.
+    `known` are the parameters whose values the compiler knows, where it does: the literals and functions that a
+    device function is called with. Raises one `KernelSyntaxError` with every mistake, in source order.
     """
-    _raise(_mistakes(Scope(function, source, signature)))
+    _raise(_mistakes(Scope(function, source, signature), known))
 
 
 def check_specialisation(
@@ -48,10 +54,10 @@ def read_kernel(function: types.FunctionType) -> tuple[Source, Signature]:
     return source, signature
 
 
-def _mistakes(scope: Scope) -> Iterable[Mistake]:
+def _mistakes(scope: Scope, known: Mapping[str, Any] | None = None) -> Iterable[Mistake]:
     yield from check_language(scope)
     yield from check_names(scope)
-    yield from check_assigned(scope)
+    yield from check_assigned(scope, known)
     yield from check_buffers(scope)
     yield from check_returns(scope)
 

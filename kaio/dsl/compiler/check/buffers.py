@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from kaio.dsl.compiler.check.scope import Scope, own_nodes
+from kaio.dsl.intrinsic import Intrinsic
 from kaio.errors import Mistake
 
 __all__ = ["check_buffers"]
@@ -27,9 +28,9 @@ def _buffer(scope: Scope, node: ast.AST, access: str) -> str | None:
     return node.id if is_one and isinstance(node, ast.Name) else None
 
 
-def _is_atomic(node: ast.Call) -> bool:
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return name.startswith("atomic_") and bool(node.args)
+def _is_atomic(scope: Scope, node: ast.Call) -> bool:
+    function = scope.value_of(node.func)
+    return isinstance(function, Intrinsic) and function.name.startswith("atomic_") and bool(node.args)
 
 
 def _written_inputs(scope: Scope) -> Iterator[Mistake]:
@@ -37,7 +38,7 @@ def _written_inputs(scope: Scope) -> Iterator[Mistake]:
         match node:
             case ast.Subscript(ctx=ast.Store() | ast.Del(), value=value):
                 name = _buffer(scope, value, "In")
-            case ast.Call(args=[first, *_]) if _is_atomic(node):
+            case ast.Call(args=[first, *_]) if _is_atomic(scope, node):
                 name = _buffer(scope, first, "In")
             case _:
                 continue
@@ -130,7 +131,7 @@ class _FirstUse:
         for node in own_nodes(root):
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
                 self._read(node.value, node)
-            elif isinstance(node, ast.Call) and _is_atomic(node):
+            elif isinstance(node, ast.Call) and _is_atomic(self.scope, node):
                 self._read(node.args[0], node)
         self._written |= self._writes(root)
 

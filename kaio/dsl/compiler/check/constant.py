@@ -20,23 +20,24 @@ UNDECIDED = None
 """A condition that depends on values of the launch."""
 
 
-def is_compile_time(scope: Scope, node: ast.expr) -> bool:
-    """Whether the condition holds or fails for a whole specialisation."""
-    return all(_is_known(scope, part) for part in ast.walk(node))
+def is_compile_time(scope: Scope, node: ast.expr, known: Mapping[str, Any] | None = None) -> bool:
+    """Whether the condition holds or fails for a whole specialisation, whose constants `known` are."""
+    return all(_is_known(scope, part, known or {}) for part in ast.walk(node))
 
 
-def _is_known(scope: Scope, node: ast.AST) -> bool:
+def _is_known(scope: Scope, node: ast.AST, known: Mapping[str, Any]) -> bool:
     if not isinstance(node, ast.Name):
         return isinstance(node, _PARTS)
-    known = DType | TypeVar | int | float | None
-    return node.id in scope.consts or (not scope.is_local(node.id) and isinstance(scope.lookup(node.id), known))
+    if scope.is_local(node.id):
+        return node.id in scope.consts or (node.id in known and node.id not in scope.stores)
+    return isinstance(scope.lookup(node.id), DType | TypeVar | int | float | None)
 
 
 def condition(scope: Scope, node: ast.expr, known: Mapping[str, Any] | None) -> bool | None:
     """The value of a condition, `UNDECIDED` where it is not known. `known` are a specialisation's constants."""
     if isinstance(node, ast.Constant):
         return bool(node.value)
-    if known is None or not is_compile_time(scope, node):
+    if known is None or not is_compile_time(scope, node, known):
         return UNDECIDED
     names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
     values = {name: known[name] if name in known else scope.lookup(name) for name in names}

@@ -17,7 +17,7 @@ from kaio.errors import Mistake
 __all__ = ["check_names"]
 
 _BUILTINS = ("range", "min", "max", "abs", "int", "float", "bool", "len", "round")
-_BUFFER_ATTRIBUTES = ("size", "shape", "ndim", "strides", "dtype")
+_BUFFER_ATTRIBUTES = ("size", "shape", "ndim", "dtype")
 _AXES = ("x", "y", "z")
 
 _FROM_CUDA = {
