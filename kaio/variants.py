@@ -72,12 +72,17 @@ class Built:
 
     def __init__(self, compiled: Compiled) -> None:
         self.compiled = compiled
-        self._captures = compiled.captures
+        self._watch(compiled.captures)
+
+    def _watch(self, captures: tuple[Capture, ...]) -> None:
+        self._captures = captures
+        # What a name means now, as one call without a Python frame where it is a global: each launch looks at all.
+        self._means = tuple((_reader(capture), capture.name, capture.value) for capture in captures)
 
     def is_fresh(self) -> bool:
         """True unless a captured global, closure variable or module attribute has another value now."""
-        for capture in self._captures:
-            if not capture.is_current():
+        for read, name, value in self._means:
+            if read(name) is not value:
                 return self._has_equal_values()
         return True
 
@@ -86,10 +91,15 @@ class Built:
         if not all(same_value(capture.value, value) for capture, value in zip(self._captures, now, strict=True)):
             return False
         # The objects are new but equal: from here on these are the ones to know by identity.
-        self._captures = tuple(
-            Capture(capture.namespace, capture.name, value) for capture, value in zip(self._captures, now, strict=True)
-        )
+        captures = zip(self._captures, now, strict=True)
+        self._watch(tuple(Capture(capture.namespace, capture.name, value) for capture, value in captures))
         return True
+
+
+def _reader(capture: Capture) -> Callable[[str], Any]:
+    if isinstance(capture.namespace, dict):
+        return capture.namespace.get
+    return lambda name: capture.current()
 
 
 class Variant:

@@ -52,7 +52,7 @@ class Parameters:
         if checks is None:
             checks = self._checks[call.dtypes] = self._make_checks(call.dtypes)
         packed = call.packed
-        for check, value in zip(checks, values, strict=True):
+        for check, value in zip(checks, values):  # noqa: B905 - as many as each other, and each launch comes by
             if check is None:
                 packed.append(value)
             else:

@@ -37,7 +37,7 @@ def buffer_check(
         if value.dtype is not dtype or value.ndim != ndim or not value.is_contiguous:
             raise _wrong_buffer(kernel, param, dtype, ndim, value)
         value.check_usable()
-        if access != "In" and value.is_read_only:
+        if access != "In" and value.memory.read_only:
             raise LaunchError(
                 f"argument `{name}` of kernel `{kernel}` is {access}, but its memory is read-only",
                 help=f"pass a copy: `{name}.copy()`",
