@@ -60,7 +60,7 @@ class _Stage:
     """A stage that was launched: its kernels with their constants, its output, and the same by NumPy."""
 
     name: str
-    output: GpuBuffer
+    output: GpuBuffer[Any]
     done: tuple[Completion, ...]
     compiled: tuple[tuple[Kernel, dict[str, Any]], ...]
     expected: Callable[[], npt.NDArray[Any]]
