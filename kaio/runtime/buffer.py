@@ -12,7 +12,7 @@ from kaio.errors import BufferClosedError, KaioError
 from kaio.runtime.completion import Completion
 from kaio.runtime.conversion import convert_array, element_bytes
 from kaio.runtime.layout import byte_range, is_contiguous, overlay, reshaped, sliced
-from kaio.runtime.memory import Memory
+from kaio.runtime.memory import Memory, closed_memory
 
 if TYPE_CHECKING:
     from kaio.runtime.device import Device
@@ -39,7 +39,7 @@ class GpuBuffer(Generic[T]):
     """
 
     __slots__ = (
-        "__weakref__", "_closed", "_is_view", "device", "dtype", "is_contiguous", "memory", "nbytes", "ndim", "pointer",
+        "__weakref__", "_is_view", "device", "dtype", "is_contiguous", "memory", "nbytes", "ndim", "pointer",
         "shape", "size", "strides",
     )  # fmt: skip
 
@@ -53,7 +53,6 @@ class GpuBuffer(Generic[T]):
     nbytes: int
     is_contiguous: bool
     device: Device
-    _closed: bool
     _is_view: bool
 
     # An array of kaio's, not NumPy's: `numpy_array + buffer` is an error instead of an array of objects.
@@ -88,7 +87,6 @@ class GpuBuffer(Generic[T]):
         _set(self, "nbytes", size * dtype.itemsize)
         _set(self, "is_contiguous", is_contiguous(shape, strides, dtype.itemsize))
         _set(self, "device", memory.device)
-        _set(self, "_closed", False)
         _set(self, "_is_view", is_view)
         return self
 
@@ -106,7 +104,7 @@ class GpuBuffer(Generic[T]):
     @property
     def is_closed(self) -> bool:
         """True after `close()` of this buffer or of the one it is a view of."""
-        return self._closed or self.memory.closed
+        return self.memory.closed
 
     @property
     def is_empty(self) -> bool:
@@ -126,7 +124,7 @@ class GpuBuffer(Generic[T]):
     def check_usable(self) -> None:
         """Raise what stands against using it: BufferClosedError, or the failure of the work that last wrote it."""
         memory = self.memory
-        if self._closed or memory.closed:
+        if memory.closed:
             raise BufferClosedError(f"the {self._spelled()} was closed")
         writer = memory.writer
         if writer is not None and writer._error is not None:
@@ -289,7 +287,7 @@ class GpuBuffer(Generic[T]):
         return GpuBuffer.make(self.memory, self.pointer, *layout, self.dtype, is_view=True)
 
     def _check_open(self) -> None:
-        if self._closed or self.memory.closed:
+        if self.memory.closed:
             self.check_usable()
 
     # Its end.
@@ -299,9 +297,10 @@ class GpuBuffer(Generic[T]):
 
         Closing a view closes only the view.
         """
-        _set(self, "_closed", True)
         if not self._is_view:
             self.memory.close()
+        elif not self.memory.closed:
+            _set(self, "memory", closed_memory(self.device))
 
     def __enter__(self) -> GpuBuffer[T]:
         return self

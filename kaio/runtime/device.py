@@ -8,11 +8,11 @@ import threading
 import weakref
 from collections import deque
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from kaio.dtypes import dtype_of
+from kaio.dtypes import DType, dtype_of
 from kaio.errors import CompletionTimeout, KaioError, OutOfMemoryError
 from kaio.runtime.buffer import GpuBuffer
 from kaio.runtime.completion import Completion, gather, read_timeout
@@ -125,6 +125,13 @@ class Device:
         """New memory; `OutOfMemoryError` from `_out_of_memory` if there is none."""
         raise NotImplementedError
 
+    def _allocate_copy(self, host: np.ndarray[Any, Any]) -> Memory:
+        """New memory with the bytes of a contiguous host array, ready for any stream."""
+        memory = self._allocate(host.nbytes, zero=False)
+        if host.nbytes:
+            self._upload(memory.pointer, host)
+        return memory
+
     def _release(self, memory: Memory) -> None:
         """Give memory back once the work that uses it is done. Called from finalisers: must take no lock."""
         raise NotImplementedError
@@ -140,6 +147,14 @@ class Device:
     def _takes(self, foreign: Foreign) -> bool:
         """Whether foreign memory can be used in place."""
         raise NotImplementedError
+
+    def after_close(self) -> None:
+        """Memory was closed: a good moment to give it back."""
+
+    def hand_over(self, memory: Memory, stream: int | None) -> None:
+        """Let another library, on its stream if it has one, come after the work that writes this memory."""
+        if memory.writer is not None:
+            memory.writer._block(None)
 
     def wait_foreign(self, memory: Memory) -> None:
         """Wait until another library that works on this memory is done with it."""
@@ -160,10 +175,10 @@ class Device:
         GpuBuffer(f64[1, 2] on cpu)
         """
         host = self._host_array(array)
-        buffer = self.alloc_empty(host.shape, cast(Any, dtype_of(host.dtype)))
-        if host.size:
-            self._upload(buffer.pointer, np.ascontiguousarray(host))
-        return buffer
+        dtype = dtype_of(host.dtype)
+        self.check_usable()
+        memory = self._allocate_copy(np.ascontiguousarray(host))
+        return self._made(memory, host.shape, dtype)
 
     def _host_array(self, array: Any) -> np.ndarray[Any, Any]:
         if isinstance(array, GpuBuffer):
@@ -198,7 +213,10 @@ class Device:
         for size in sizes:
             nbytes *= size
         self.check_usable()
-        memory = self._allocate(nbytes, zero)
+        return self._made(self._allocate(nbytes, zero), sizes, element)
+
+    def _made(self, memory: Memory, shape: tuple[int, ...], dtype: DType) -> GpuBuffer[Any]:
+        nbytes = memory.nbytes
         with self._lock:
             memory.counted = True
             self._memories.add(memory)
@@ -206,7 +224,7 @@ class Device:
             self._stats = DeviceStats(
                 live.live_buffers + 1, live.live_nbytes + nbytes, max(live.peak_nbytes, live.live_nbytes + nbytes)
             )
-        return GpuBuffer.make(memory, memory.pointer, sizes, contiguous_strides(sizes, element.itemsize), element)
+        return GpuBuffer.make(memory, memory.pointer, shape, contiguous_strides(shape, dtype.itemsize), dtype)
 
     def release(self, memory: Memory) -> None:
         """Take memory back that nobody can reach any more; called by `Memory`."""

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from kaio.runtime.device import Device
     from kaio.runtime.stream import Stream
 
-__all__ = ["Memory"]
+__all__ = ["Memory", "closed_memory"]
 
 
 class Memory:
     """One allocation of a device, or foreign memory that `owner` keeps alive."""
 
     __slots__ = (
-        "__weakref__", "closed", "counted", "device", "foreign_stream", "generation", "nbytes", "owner", "pointer",
-        "read_only", "readers", "stream", "writer",
+        "__weakref__", "closed", "counted", "device", "exports", "foreign_stream", "generation", "nbytes", "owner",
+        "pointer", "read_only", "readers", "stream", "writer",
     )  # fmt: skip
 
     def __init__(
@@ -41,6 +41,7 @@ class Memory:
         self.generation = device.generation
         self.closed = False
         self.counted = False  # in the statistics of the device
+        self.exports = 0  # arrays of other libraries over this memory
         self.stream: Stream | None = None
         self.writer: Completion | None = None
         self.readers: dict[Stream, Completion] = {}
@@ -78,13 +79,31 @@ class Memory:
             self.writer, self.readers, self.stream = None, {}, None
 
     def close(self) -> None:
-        """Give the memory back as soon as the work that uses it is done."""
+        """Give the memory back as soon as the work that uses it, and the arrays exported from it, are done."""
         if not self.closed:
             self.closed, self.stream = True, None
-            self.device.release(self)
-            self.owner = None
+            if not self.exports:
+                self._let_go()
+
+    def end_export(self) -> None:
+        """An array of another library over this memory is gone."""
+        self.exports -= 1
+        if self.closed and not self.exports:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self.device.release(self)
+        self.owner = None
+        self.device.after_close()
 
     def __del__(self) -> None:
         if not self.closed:
             self.closed = True
             self.device.release(self)
+
+
+def closed_memory(device: Device) -> Memory:
+    """What a closed view refers to, so that it keeps nothing alive."""
+    memory = Memory(device, 0, 0)
+    memory.closed = True
+    return memory

@@ -1,0 +1,394 @@
+"""A GPU, through the CUDA driver, in its primary context, which other libraries of the process share."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from kaio.errors import ContextPoisonedError, DeviceNotFoundError, InternalError, KaioError, KernelFault, LaunchError
+from kaio.runtime.buffer import GpuBuffer
+from kaio.runtime.completion import Completion
+from kaio.runtime.cuda import DriverError, done, driver, is_sticky, start
+from kaio.runtime.cuda_stream import ArgumentBlock, CudaCompletion, CudaLoaded, CudaStream, Events
+from kaio.runtime.device import Device, MemoryInfo
+from kaio.runtime.foreign import Foreign
+from kaio.runtime.limits import Limits
+from kaio.runtime.memory import Memory
+from kaio.runtime.stream import Stream
+
+__all__ = ["CudaDevice"]
+
+_OUT_OF_MEMORY = driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+_MAX_ARGUMENTS_NBYTES = 32764  # CUDA C++ programming guide: parameters of a kernel, from sm_70 on
+
+
+class _Current:
+    """The context of a device is the current one inside; whatever was current is so again afterwards.
+
+    A thread without a context keeps this one: to push and pop it each time would cost, and harms nobody.
+    """
+
+    __slots__ = ("_context", "_pushed")
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        current = int(done(driver.cuCtxGetCurrent()))
+        self._pushed = current not in (0, int(self._context))
+        if self._pushed:
+            done(driver.cuCtxPushCurrent(self._context))
+        elif not current:
+            done(driver.cuCtxSetCurrent(self._context))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pushed:
+            driver.cuCtxPopCurrent()
+
+
+class CudaDevice(Device):
+    """A GPU of this machine."""
+
+    kind = "cuda"
+    ordinal: int
+    events: Events
+    timing_events: Events
+    scratch: ArgumentBlock
+    dropped: deque[tuple[int, Any, list[Completion]]]
+    fault_seen: bool
+    _context: Any
+    _pool: Any
+    _threads: threading.local
+    _loaded: dict[int, CudaLoaded]
+    _held: list[tuple[Any, list[Completion]]]
+    _default: CudaStream
+    _copies: CudaStream
+
+    @classmethod
+    def open(cls, ordinal: int) -> CudaDevice:
+        """The GPU with this number; `Device(ordinal)` keeps one of each."""
+        start()
+        count = int(done(driver.cuDeviceGetCount()))
+        if ordinal >= count:
+            raise DeviceNotFoundError(
+                f"there is no device cuda:{ordinal}: this machine has {count} GPU{'' if count == 1 else 's'}",
+                help="`kaio.devices()` lists them",
+            )
+        self = object.__new__(cls)
+        self.ordinal, self.check = ordinal, "off"
+        try:
+            self._open()
+        except DriverError as problem:
+            raise DeviceNotFoundError(f"device cuda:{ordinal} cannot be used: {problem}") from problem
+        return self
+
+    def _open(self) -> None:
+        handle = done(driver.cuDeviceGet(self.ordinal))
+        self.name = done(driver.cuDeviceGetName(256, handle)).split(b"\0")[0].decode()
+        self.capability, self.limits = _describe(handle)
+        self.target = "sm_{}{}".format(*self.capability)
+        self._context = done(driver.cuDevicePrimaryCtxRetain(handle))
+        self._start()
+        self.fault_seen = False
+        self.dropped, self._held, self._loaded, self._threads = deque(), [], {}, threading.local()
+        self.scratch = ArgumentBlock(_MAX_ARGUMENTS_NBYTES)
+        self.events = Events(int(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING), self.ask)
+        self.timing_events = Events(int(driver.CUevent_flags.CU_EVENT_DEFAULT), self.ask)
+        with self.current():
+            self._pool = _make_pool(self.ordinal)
+        self._default, self._copies = CudaStream.make(self), CudaStream.make(self)
+
+    def _spec(self) -> tuple[str, dict[str, Any]]:
+        return f"cuda:{self.ordinal}", {}
+
+    # The driver and its errors.
+
+    def current(self) -> _Current:
+        """Inside `with device.current():` the context of this device is the current one."""
+        return _Current(self._context)
+
+    def bind_thread(self) -> None:
+        """Give a thread that has no context this one; once a thread."""
+        if not getattr(self._threads, "bound", False):
+            with self.current():
+                self._threads.bound = True
+
+    def ask(self, answer: tuple[Any, ...], what: str = "") -> Any:
+        """The value that a driver call answered, or its error in kaio's words."""
+        if not answer[0]:
+            return done(answer)
+        problem = DriverError(answer[0])
+        if is_sticky(answer[0]):
+            self.poison(answer[0])
+            self.check_usable()
+        raise self.translated(problem, what) from problem
+
+    def translated(self, problem: DriverError, what: str = "") -> KaioError:
+        """An error of the driver that leaves the context usable."""
+        refused = f"the CUDA driver refuses {what}: {problem}" if what else f"the CUDA driver refuses: {problem}"
+        return LaunchError(refused, code=problem.code) if what.startswith("kernel") else InternalError(refused)
+
+    def poison(self, code: Any) -> None:
+        """A fault has ended the context; the first one is kept."""
+        with self._lock:
+            if self.fault is not None:
+                return
+            problem = DriverError(code)
+            kernels = tuple(dict.fromkeys(loaded.name for stream in self._streams for loaded in stream.recent))  # type: ignore[attr-defined]
+            if len(kernels) == 1:
+                who = f"kernel `{kernels[0]}` failed"
+            else:
+                who = (
+                    f"one of the kernels {', '.join(f'`{name}`' for name in kernels)} failed"
+                    if kernels
+                    else "work failed"
+                )
+            self.fault = KernelFault(
+                f"{who} on {self}: {problem}",
+                help='`Device("cpu")` runs the same kernels and says where; this process cannot use the GPU any more',
+                kernel=kernels[0] if len(kernels) == 1 else None,
+                kernels=kernels,
+                code=problem.code,
+            )
+            self.fault.__cause__ = problem
+
+    def check_usable(self) -> None:
+        """Raise ContextPoisonedError if a fault has made the device unusable."""
+        if self.fault is not None:
+            self.fault_seen = True
+            raise ContextPoisonedError(
+                f"{self} cannot be used any more in this process: {self.fault.mistakes[0].what}",
+                help="start a new process",
+                fault=self.fault,
+            ) from self.fault
+
+    def raise_unseen(self, stream: Stream | None) -> None:
+        """Raise the fault: itself to the first who waits, then as ContextPoisonedError."""
+        if self.fault is not None and not self.fault_seen:
+            self.fault_seen = True
+            raise self.fault
+        self.check_usable()
+
+    def _log_unseen(self) -> None:
+        if self.fault is not None and not self.fault_seen:
+            self.note_failure(_failed(self._default, self.fault))
+        super()._log_unseen()
+
+    # Programs and streams.
+
+    def load(self, program: Any) -> CudaLoaded:
+        """Load the cubin of a program into the context, once."""
+        found = self._loaded.get(id(program))
+        if found is None:
+            self.check_usable()
+            with self._lock, self.current():
+                try:
+                    found = CudaLoaded(program)
+                except DriverError as problem:
+                    raise self.translated(problem, f"kernel `{program.name}` for {program.target}") from problem
+                self._loaded[id(program)] = found
+        return found
+
+    def allow_shared(self, loaded: CudaLoaded, shared_nbytes: int) -> None:
+        """Let a program have this much dynamic shared memory."""
+        with self._lock, self.current():
+            try:
+                loaded.allow(shared_nbytes)
+            except DriverError as problem:
+                raise self.translated(problem, f"kernel `{loaded.name}`") from problem
+
+    def stream(self, priority: int = 0) -> CudaStream:
+        """A new stream; lower numbers go first, and the driver keeps to the priorities that it has."""
+        self.check_usable()
+        return CudaStream.make(self, priority)
+
+    def _default_stream(self) -> Stream:
+        return self._default
+
+    # Memory.
+
+    @property
+    def memory(self) -> MemoryInfo:
+        """Free and total memory in bytes; what the pool keeps for the next buffers counts as free."""
+        self.check_usable()
+        with self.current():
+            free, total = self.ask(driver.cuMemGetInfo())
+            kept = _pool_nbytes(self._pool)
+        return MemoryInfo(min(int(free) + kept, int(total)), int(total))
+
+    def _allocate(self, nbytes: int, zero: bool) -> Memory:
+        stream = self.current_stream()
+        assert isinstance(stream, CudaStream)
+        with self._lock:
+            memory = self._take(nbytes, stream)
+            if nbytes:
+                work = CudaCompletion(stream)
+                stream._mark_last()
+                if zero:
+                    self.ask(driver.cuMemsetD8Async(memory.pointer, 0, nbytes, stream.raw))
+                memory.record(stream, work, writes=True)
+                stream.last = weakref.ref(work)
+            return memory
+
+    def _allocate_copy(self, host: np.ndarray[Any, Any]) -> Memory:
+        # On the stream of the copies: there it need not wait for what kernels are at.
+        with self._lock:
+            memory = self._take(host.nbytes, self._copies)
+        if host.nbytes:
+            self._upload(memory.pointer, host)
+        return memory
+
+    def _take(self, nbytes: int, stream: CudaStream) -> Memory:
+        """Memory that may be used on the stream, and after that on others. The lock is held."""
+        self.tidy()
+        if not nbytes:
+            return Memory(self, 0, 0)
+        self.bind_thread()
+        answer = driver.cuMemAllocFromPoolAsync(nbytes, self._pool, stream.raw)
+        if answer[0] == _OUT_OF_MEMORY:
+            # What was freed may still wait for its stream, or be held by the pool in pieces that are too small.
+            with self.current():
+                self.ask(driver.cuCtxSynchronize())
+                self.ask(driver.cuMemPoolTrimTo(self._pool, 0))
+            answer = driver.cuMemAllocFromPoolAsync(nbytes, self._pool, stream.raw)
+            if answer[0] == _OUT_OF_MEMORY:
+                raise self._out_of_memory(nbytes) from DriverError(answer[0])
+        return Memory(self, int(self.ask(answer)), nbytes)
+
+    def _release(self, memory: Memory) -> None:
+        # Finalisers come here, at any moment and in any thread: only note it.
+        if memory.pointer or memory.owner is not None:
+            self.dropped.append((memory.pointer if memory.counted else 0, memory.owner, memory.users()))
+
+    def tidy(self) -> None:
+        """Give dropped memory back, in the order of the streams; raises ContextPoisonedError after a fault."""
+        with self._lock:
+            if self.fault is not None:
+                self.dropped.clear()
+                self._held.clear()
+                self.check_usable()
+            while self.dropped:
+                pointer, owner, users = self.dropped.popleft()
+                if pointer:
+                    self._free(pointer, users)
+                else:
+                    self._held.append((owner, users))
+            self._held = [(owner, users) for owner, users in self._held if not all(work.is_done for work in users)]
+
+    def after_close(self) -> None:
+        """Free what was closed, if that is still possible."""
+        if self.fault is None:
+            self.tidy()
+
+    def _free(self, pointer: int, users: list[Completion]) -> None:
+        home = users[0].stream if users else self._copies
+        assert isinstance(home, CudaStream)
+        for work in users:
+            if work.stream is not home:
+                home.wait_for(work)
+        home._mark_last()
+        self.bind_thread()
+        self.ask(driver.cuMemFreeAsync(pointer, home.raw))
+
+    def _upload(self, pointer: int, host: np.ndarray[Any, Any]) -> None:
+        self._copy(driver.cuMemcpyHtoDAsync, pointer, host.ctypes.data, host.nbytes)
+
+    def _download(self, host: np.ndarray[Any, Any], pointer: int) -> None:
+        self._copy(driver.cuMemcpyDtoHAsync, host.ctypes.data, pointer, host.nbytes)
+
+    def _copy(self, function: Any, target: int, source: int, nbytes: int) -> None:
+        """Copy now: work on the memory is done, and an upload from ordinary memory returns before it has arrived."""
+        self.check_usable()
+        self.bind_thread()
+        # Without the lock: another thread may have to launch before this can go on.
+        self.ask(function(target, source, nbytes, self._copies.raw))
+        self.ask(driver.cuStreamSynchronize(self._copies.raw))
+
+    # Other libraries.
+
+    def _takes(self, foreign: Foreign) -> bool:
+        return foreign.kind == "cuda" and foreign.ordinal == self.ordinal
+
+    def adopt(self, foreign: Foreign) -> GpuBuffer[Any]:
+        """A buffer over foreign memory; its owner let our current stream wait for what it has still to do."""
+        buffer = super().adopt(foreign)
+        stream = self.current_stream()
+        with self._lock:
+            buffer.memory.record(stream, stream._tail(), writes=True)
+        return buffer
+
+    def wait_foreign(self, memory: Memory) -> None:
+        """Wait until another library that works on this memory is done with it."""
+        if memory.foreign_stream is not None:
+            with self._lock, self.current():
+                event = self.events.record(driver.CUstream(memory.foreign_stream))
+            self.ask(driver.cuEventSynchronize(event.handle))
+
+    def hand_over(self, memory: Memory, stream: int | None) -> None:
+        """Let a stream of another library wait for the work that writes this memory; -1: it does that itself."""
+        writer = memory.writer
+        if writer is None or writer.is_done or stream == -1:
+            return
+        assert isinstance(writer, CudaCompletion)
+        with self._lock, self.current():
+            writer._mark()
+            if writer._event is not None:
+                target = driver.CUstream(stream or 1)  # 1: the legacy default stream
+                self.ask(driver.cuStreamWaitEvent(target, writer._event.handle, 0))
+
+
+def _failed(stream: CudaStream, fault: KaioError) -> Completion:
+    failed = Completion(stream)
+    failed._finished, failed._error = True, fault
+    return failed
+
+
+def _describe(handle: Any) -> tuple[tuple[int, int], Limits]:
+    def ask(name: str) -> int:
+        return int(
+            done(driver.cuDeviceGetAttribute(getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}"), handle))
+        )
+
+    limits = Limits(
+        max_threads_per_block=ask("MAX_THREADS_PER_BLOCK"),
+        max_block=(ask("MAX_BLOCK_DIM_X"), ask("MAX_BLOCK_DIM_Y"), ask("MAX_BLOCK_DIM_Z")),
+        max_grid=(ask("MAX_GRID_DIM_X"), ask("MAX_GRID_DIM_Y"), ask("MAX_GRID_DIM_Z")),
+        shared_nbytes_per_block=ask("MAX_SHARED_MEMORY_PER_BLOCK"),
+        shared_nbytes_optin=ask("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+        registers_per_block=ask("MAX_REGISTERS_PER_BLOCK"),
+        warp_size=ask("WARP_SIZE"),
+        multiprocessors=ask("MULTIPROCESSOR_COUNT"),
+    )
+    return (ask("COMPUTE_CAPABILITY_MAJOR"), ask("COMPUTE_CAPABILITY_MINOR")), limits
+
+
+def _make_pool(ordinal: int) -> Any:
+    """A pool of our own, so that how it behaves is nobody else's business."""
+    properties = driver.CUmemPoolProps()
+    properties.allocType = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    properties.handleTypes = driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_NONE
+    properties.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    properties.location.id = ordinal
+    pool = done(driver.cuMemPoolCreate(properties))
+    attribute = driver.CUmemPool_attribute
+    # Keep what is freed for the next buffers: to ask the system each time costs a hundred times as much.
+    keep = driver.cuuint64_t(2**64 - 1)
+    done(driver.cuMemPoolSetAttribute(pool, attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, keep))
+    # No hidden waits: memory that another stream has yet to free is not given out.
+    done(driver.cuMemPoolSetAttribute(pool, attribute.CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 0))
+    return pool
+
+
+def _pool_nbytes(pool: Any) -> int:
+    """Bytes that the pool holds and nobody uses."""
+    attribute = driver.CUmemPool_attribute
+    reserved = done(driver.cuMemPoolGetAttribute(pool, attribute.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT))
+    used = done(driver.cuMemPoolGetAttribute(pool, attribute.CU_MEMPOOL_ATTR_USED_MEM_CURRENT))
+    return int(reserved) - int(used)

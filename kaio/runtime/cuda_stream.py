@@ -1,0 +1,467 @@
+"""Streams and completions of a GPU.
+
+A launch costs little more than the driver's own call. Its completion records no event at first: the stream keeps a weak
+reference to it, and before the next work goes in, whoever is still referred to gets its event there. So the event
+stands right behind the work, but work whose completion nobody kept, and whose buffers were used again since, costs
+none.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kaio.errors import KaioError
+from kaio.runtime.completion import Completion
+from kaio.runtime.cuda import NOT_READY, done, driver, is_sticky
+from kaio.runtime.polling import watch
+from kaio.runtime.stream import Dims, PreparedLaunch, Stream, Uses
+
+if TYPE_CHECKING:
+    from kaio.runtime.buffer import GpuBuffer
+    from kaio.runtime.cuda_device import CudaDevice
+
+__all__ = ["ArgumentBlock", "CudaCompletion", "CudaLoaded", "CudaStream", "Event", "Events"]
+
+_launch_kernel = driver.cuLaunchKernel
+_query = driver.cuEventQuery
+_ref = weakref.ref
+
+_SPIN_S = 100e-6  # asking in a loop wakes up in under 2 us, a sleep in 60 and more
+_AWAIT_SPIN_S = 20e-6  # inside an await other tasks wait meanwhile
+_CANDIDATES = 16  # launches of a stream that are remembered to name the one that faulted
+
+
+class Events:
+    """A pool of events of one device: making one costs more than recording it."""
+
+    def __init__(self, flags: int, ask: Callable[[tuple[Any, ...]], Any]) -> None:
+        self._flags, self._ask = flags, ask
+        self.free: list[Any] = []
+
+    def record(self, stream: Any) -> Event:
+        """An event that stands behind all work on the stream so far."""
+        code, event = self.try_record(stream)
+        if code:
+            self._ask((code,))
+        return event
+
+    def try_record(self, stream: Any) -> tuple[Any, Event]:
+        """The same with what the driver says to it."""
+        try:
+            handle = self.free.pop()
+        except IndexError:
+            handle = self._ask(driver.cuEventCreate(self._flags))
+        event = Event(handle, self)
+        return driver.cuEventRecord(handle, stream)[0], event
+
+
+class Event:
+    """A recorded event, back in its pool when it is dropped: recording it again does not disturb who waits for it."""
+
+    __slots__ = ("_pool", "handle")
+
+    def __init__(self, handle: Any, pool: Events) -> None:
+        self.handle, self._pool = handle, pool
+
+    def __del__(self) -> None:
+        self._pool.free.append(self.handle)
+
+
+class CudaCompletion(Completion):
+    """Work on a stream of a GPU."""
+
+    stream: CudaStream
+    _event: Event | None = None
+    _start: Event | None = None
+
+    def _mark(self) -> None:
+        """Put the event behind the work, if it has none yet. The lock of the device is held."""
+        if self._event is None and not self._finished and self.stream.device.fault is None:
+            self._event = self.stream.record_event()
+
+    def _poll(self) -> bool:
+        if self._finished:
+            return True
+        device = self.stream.device
+        if device.fault is None:
+            if self._event is None:
+                with device._lock:
+                    self._mark()
+            event = self._event
+            if event is not None:
+                code = _query(event.handle)[0]
+                if code == NOT_READY:
+                    return False
+                if not code:
+                    self._finish(None)
+                    return True
+                if not is_sticky(code):
+                    device.ask((code,))
+                device.poison(code)
+        self._finish(device.fault)
+        return True
+
+    def _finish(self, error: KaioError | None) -> None:
+        with self.stream.device._lock:
+            if self._finished:
+                return
+            if error is not None:
+                self._error = error
+            elif self._start is not None and self._event is not None:
+                self._elapsed_ms = done(driver.cuEventElapsedTime(self._start.handle, self._event.handle))
+            if error is None and self.stream.last() is self:
+                self.stream.recent.clear()
+            self._finished = True
+            self._event = self._start = None
+
+    def _check(self) -> None:
+        if self._error is not None:
+            self.stream.device.fault_seen = True
+            raise self._error
+
+    def _block(self, timeout_s: float | None) -> bool:
+        start = time.perf_counter()
+        while not self._poll():
+            waited = time.perf_counter() - start
+            if timeout_s is not None and waited >= timeout_s:
+                return False
+            if waited > _SPIN_S:
+                # Not the driver's own wait: that one neither knows a time limit nor lets Ctrl-C through.
+                pause = 50e-6 if waited < 0.1 else 500e-6
+                time.sleep(pause if timeout_s is None else max(0.0, min(pause, timeout_s - waited)))
+        return True
+
+    def _spin(self) -> bool:
+        start = time.perf_counter()
+        while not self._poll():
+            if time.perf_counter() - start > _AWAIT_SPIN_S:
+                return False
+        return True
+
+    def _watch(self) -> None:
+        watch(self)
+
+
+class CudaLoaded:
+    """A program in a context, with what the driver says about it."""
+
+    __slots__ = ("dynamic_nbytes", "function", "max_threads", "module", "name", "program", "registers", "shared_nbytes")
+
+    def __init__(self, program: Any) -> None:
+        self.program, self.name = program, program.name
+        self.module = done(driver.cuModuleLoadData(program.cubin))
+        self.function = done(driver.cuModuleGetFunction(self.module, program.name.encode()))
+        attribute = driver.CUfunction_attribute
+        self.max_threads: int | None = self._ask(attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
+        self.registers = self._ask(attribute.CU_FUNC_ATTRIBUTE_NUM_REGS)
+        self.shared_nbytes = self._ask(attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
+        self.dynamic_nbytes = self._ask(attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+
+    def _ask(self, attribute: Any) -> int:
+        return int(done(driver.cuFuncGetAttribute(attribute, self.function)))
+
+    def allow(self, shared_nbytes: int) -> None:
+        """Opt in to more dynamic shared memory than a block has by default."""
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        done(driver.cuFuncSetAttribute(self.function, attribute, shared_nbytes))
+        self.dynamic_nbytes = shared_nbytes
+
+
+class ArgumentBlock:
+    """A packed argument block where the driver can read it; it copies the bytes while it launches."""
+
+    def __init__(self, capacity: int) -> None:
+        self._bytes = ctypes.create_string_buffer(max(capacity, 1))
+        self._size = ctypes.c_size_t(0)
+        # CU_LAUNCH_PARAM_BUFFER_POINTER, its value, CU_LAUNCH_PARAM_BUFFER_SIZE, its value, CU_LAUNCH_PARAM_END
+        self._extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(self._bytes), 2, ctypes.addressof(self._size), None)
+        self._view = memoryview(self._bytes).cast("B")
+        self._address = ctypes.addressof(self._extra)
+
+    def put(self, arguments: bytes) -> int:
+        """Fill in the bytes; gives what `cuLaunchKernel` takes as `extra`."""
+        nbytes = len(arguments)
+        if not nbytes:
+            return 0
+        self._view[:nbytes] = arguments
+        self._size.value = nbytes
+        return self._address
+
+
+def _nothing() -> None:
+    """The weak reference of a stream that never had work."""
+
+
+class CudaStream(Stream):
+    """A stream of a GPU; it does not wait for the legacy default stream."""
+
+    device: CudaDevice
+    last: Callable[[], CudaCompletion | None]
+    recent: deque[CudaLoaded]
+    raw: Any
+
+    @classmethod
+    def make(cls, device: CudaDevice, priority: int = 0) -> CudaStream:
+        """A new stream of the device."""
+        self = object.__new__(cls)
+        self.device, self.priority, self.last, self.recent = device, priority, _nothing, deque(maxlen=_CANDIDATES)
+        with device.current():
+            flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
+            self.raw = device.ask(driver.cuStreamCreateWithPriority(flags, priority))
+        with device._lock:
+            device._streams.add(self)
+        return self
+
+    @property
+    def handle(self) -> int:
+        """The `CUstream`, as a number, for other libraries."""
+        return int(self.raw)
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, int(self.raw)
+
+    def __del__(self, destroy: Callable[[Any], object] = driver.cuStreamDestroy) -> None:
+        raw = getattr(self, "raw", None)
+        if raw is not None and self.device.fault is None:
+            destroy(raw)  # returns at once; the driver finishes the work that is left
+
+    # Launching.
+
+    def launch(
+        self,
+        loaded: Any,
+        grid: Dims,
+        block: Dims,
+        arguments: bytes,
+        uses: Uses,
+        shared_nbytes: int = 0,
+        timed: bool = False,
+    ) -> Completion:
+        """Launch a loaded CUDA program; see `Stream.launch`."""
+        if 0 in grid:
+            return Completion.completed(self)
+        device = self.device
+        device.bind_thread()
+        if shared_nbytes > loaded.dynamic_nbytes:
+            device.allow_shared(loaded, shared_nbytes)
+        with device._lock:
+            extra = device.scratch.put(arguments)
+            return self.submit(
+                _launch_kernel, (loaded.function, *grid, *block, shared_nbytes, self.raw, 0, extra), uses, loaded, timed
+            )
+
+    def prepare(
+        self,
+        loaded: Any,
+        grid: Dims,
+        block: Dims,
+        arguments: bytes,
+        uses: Uses,
+        shared_nbytes: int = 0,
+        timed: bool = False,
+    ) -> PreparedLaunch:
+        """Make a launch ready; see `Stream.prepare`."""
+        if shared_nbytes > loaded.dynamic_nbytes:
+            self.device.allow_shared(loaded, shared_nbytes)
+        return _Prepared(self, loaded, grid, block, arguments, tuple(uses), shared_nbytes, timed)
+
+    def copy(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
+        """Copy between contiguous buffers of one size."""
+        if not target.nbytes:
+            return Completion.completed(self)
+        uses: Uses = ((target, "Out"), (source, "In"))
+        with self.device._lock:
+            arguments = (target.pointer, source.pointer, target.nbytes, self.raw)
+            return self.submit(driver.cuMemcpyDtoDAsync, arguments, uses)
+
+    def set(self, target: GpuBuffer[Any], pattern: bytes) -> Completion:
+        """Repeat the bytes of one element over a contiguous buffer."""
+        if not target.size:
+            return Completion.completed(self)
+        uses: Uses = ((target, "Out"),)
+        with self.device._lock:
+            for function, arguments in _memsets(target.pointer, pattern, target.size):
+                work = self.submit(function, (*arguments, self.raw), uses)
+        return work
+
+    def submit(
+        self,
+        function: Callable[..., tuple[Any, ...]],
+        arguments: tuple[Any, ...],
+        uses: Uses,
+        loaded: CudaLoaded | None = None,
+        timed: bool = False,
+    ) -> CudaCompletion:
+        """Call the driver to put work on the stream. The lock of the device is held."""
+        device = self.device
+        if device.fault is not None or device.dropped:
+            device.tidy()
+        work = CudaCompletion(self)
+        foreign: list[int] | None = None
+        for buffer, _ in uses:
+            if buffer.memory.stream is not self:
+                foreign = self._order(uses)
+                break
+        # Noted before the launch: the work that this replaces may then be held by nobody, and need no event.
+        for buffer, access in uses:
+            memory = buffer.memory
+            if memory.stream is not self:
+                memory.record(self, work, access != "In")
+            elif access == "In":
+                memory.readers[self] = work
+            else:
+                memory.writer = work
+                if memory.readers:
+                    memory.readers = {}
+        last = self.last()
+        if last is not None:
+            last._mark()
+        if timed:
+            work._timed, work._start = True, device.timing_events.record(self.raw)
+        answer = function(*arguments)
+        if answer[0]:
+            self._refused(answer[0], function, arguments, loaded)
+        self.last = _ref(work)
+        if loaded is not None:
+            self.recent.append(loaded)
+        if timed:
+            work._event = device.timing_events.record(self.raw)
+        if foreign is not None:
+            self._let_go(work, foreign)
+        return work
+
+    def _order(self, uses: Uses) -> list[int] | None:
+        """Wait, on the stream, for other streams' work on the buffers; gives the streams of other libraries on them."""
+        foreign: list[int] = []
+        for buffer, _ in uses:
+            buffer.check_usable()
+        for buffer, access in uses:
+            memory = buffer.memory
+            for earlier in memory.pending(self, access != "In"):
+                self.wait_for(earlier)
+            if memory.foreign_stream is not None and memory.foreign_stream not in foreign:
+                foreign.append(memory.foreign_stream)
+                self._wait_for_foreign(memory.foreign_stream)
+        return foreign or None
+
+    def wait_for(self, earlier: Completion) -> None:
+        """Put a wait for another stream's work on this one. The lock of the device is held."""
+        if earlier._finished or not isinstance(earlier, CudaCompletion):
+            return
+        self._mark_last()
+        earlier._mark()
+        if earlier._event is not None:
+            self.device.ask(driver.cuStreamWaitEvent(self.raw, earlier._event.handle, 0))
+
+    def _wait_for_foreign(self, handle: int) -> None:
+        self._mark_last()
+        with self.device.current():  # stream 0 is that of the current context
+            event = self.device.events.record(driver.CUstream(handle))
+            self.device.ask(driver.cuStreamWaitEvent(self.raw, event.handle, 0))
+
+    def _let_go(self, work: CudaCompletion, foreign: list[int]) -> None:
+        """What comes next on the streams of other libraries waits for this work."""
+        work._mark()
+        if work._event is not None:
+            with self.device.current():
+                for handle in foreign:
+                    self.device.ask(driver.cuStreamWaitEvent(driver.CUstream(handle), work._event.handle, 0))
+
+    def _mark_last(self) -> None:
+        """The last work gets its event now, before something goes in that does not belong to it."""
+        last = self.last()
+        if last is not None:
+            last._mark()
+
+    def record_event(self) -> Event | None:
+        """An event behind all work so far; None after a fault. The lock of the device is held."""
+        device = self.device
+        device.bind_thread()
+        code, event = device.events.try_record(self.raw)
+        if not code:
+            return event
+        if not is_sticky(code):
+            device.ask((code,))
+        device.poison(code)
+        return None
+
+    def _refused(
+        self, code: Any, function: Callable[..., tuple[Any, ...]], arguments: tuple[Any, ...], loaded: CudaLoaded | None
+    ) -> None:
+        """The driver did not take the work. It may only miss the context on this thread: then it takes it now."""
+        device = self.device
+        if code in (driver.CUresult.CUDA_ERROR_INVALID_CONTEXT, driver.CUresult.CUDA_ERROR_INVALID_HANDLE):
+            with device.current():
+                code = function(*arguments)[0]
+        if code:
+            device.ask((code,), "work" if loaded is None else f"kernel `{loaded.name}`")
+
+    # Waiting.
+
+    def _tail(self) -> Completion:
+        with self.device._lock:
+            last = self.last()
+            if last is None:
+                last = CudaCompletion(self)
+                self.last = _ref(last)
+            last._mark()
+            return last
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait for all work so far; raises a failure that nobody saw yet, or CompletionTimeout."""
+        launches = len(self.recent)
+        super().wait(timeout_s)
+        for _ in range(min(launches, len(self.recent))):
+            self.recent.popleft()
+
+
+class _Prepared:
+    """A launch of a GPU made ready."""
+
+    __slots__ = ("_arguments", "_block", "_empty", "_loaded", "_lock", "_stream", "_submit", "_timed", "_uses")
+
+    def __init__(
+        self,
+        stream: CudaStream,
+        loaded: CudaLoaded,
+        grid: Dims,
+        block: Dims,
+        arguments: bytes,
+        uses: Uses,
+        shared_nbytes: int,
+        timed: bool,
+    ) -> None:
+        self._block = ArgumentBlock(len(arguments))
+        extra = self._block.put(arguments)
+        self._arguments = (loaded.function, *grid, *block, shared_nbytes, stream.raw, 0, extra)
+        self._stream, self._loaded, self._uses, self._timed = stream, loaded, uses, timed
+        self._empty = 0 in grid
+        self._submit, self._lock = stream.submit, stream.device._lock
+
+    def launch(self) -> Completion:
+        """Launch it once more."""
+        if self._empty:
+            return Completion.completed(self._stream)
+        with self._lock:
+            return self._submit(_launch_kernel, self._arguments, self._uses, self._loaded, self._timed)
+
+
+def _memsets(pointer: int, pattern: bytes, size: int) -> list[tuple[Any, tuple[int, ...]]]:
+    """The driver calls that repeat the bytes of an element `size` times."""
+    value, nbytes = int.from_bytes(pattern, "little"), len(pattern)
+    if nbytes == 1:
+        return [(driver.cuMemsetD8Async, (pointer, value, size))]
+    if nbytes == 2:
+        return [(driver.cuMemsetD16Async, (pointer, value, size))]
+    if nbytes == 4:
+        return [(driver.cuMemsetD32Async, (pointer, value, size))]
+    high, low = value >> 32, value & 0xFFFFFFFF
+    if high == low:
+        return [(driver.cuMemsetD32Async, (pointer, low, 2 * size))]
+    # No set is 8 bytes wide: each half as a column of a matrix with rows of 8 bytes.
+    return [(driver.cuMemsetD2D32Async, (pointer + 4 * half, 8, word, 1, size)) for half, word in ((0, low), (1, high))]
