@@ -14,7 +14,7 @@ from typing import Any, Literal
 from llvmlite import ir as llvm
 
 from kaio.dsl.compiler import arithmetic, ir, toolchain
-from kaio.dsl.compiler.emit import ArrayValue, Axis, BufferValue, Emitter
+from kaio.dsl.compiler.emit import Axis, BufferValue, Emitter
 from kaio.dsl.compiler.options import CompileOptions
 from kaio.dsl.values import BufferType, Type
 from kaio.dtypes import DType, bool_
@@ -33,10 +33,7 @@ _RANGES_YZ = {"ctaid": (0, 65535), "nctaid": (1, 65536)}
 _STATIC_SHARED_NBYTES = 48 * 1024
 # PTX opcodes are reserved words for its assembler
 _RESERVED = frozenset(
-    "abs add addc and atom bar bfe bfi bra brev brkpt brx call clz cnot copysign cos cp cvt cvta discard div ex2 exit fma "
-    "fns ld ldu lg2 lop3 mad mad24 madc match max mbarrier membar min mov mul mul24 neg not or pmevent popc prefetch prmt "
-    "rcp red redux rem ret rsqrt sad selp set setp shf shfl shl shr sin slct sqrt st sub subc suld sured sust szext tanh "
-    "testp tex tld4 trap txq vote xor".split()
+    ["abs", "add", "addc", "and", "atom", "bar", "bfe", "bfi", "bra", "brev", "brkpt", "brx", "call", "clz", "cnot", "copysign", "cos", "cp", "cvt", "cvta", "discard", "div", "ex2", "exit", "fma", "fns", "ld", "ldu", "lg2", "lop3", "mad", "mad24", "madc", "match", "max", "mbarrier", "membar", "min", "mov", "mul", "mul24", "neg", "not", "or", "pmevent", "popc", "prefetch", "prmt", "rcp", "red", "redux", "rem", "ret", "rsqrt", "sad", "selp", "set", "setp", "shf", "shfl", "shl", "shr", "sin", "slct", "sqrt", "st", "sub", "subc", "suld", "sured", "sust", "szext", "tanh", "testp", "tex", "tld4", "trap", "txq", "vote", "xor"]
 )  # fmt: skip
 
 
@@ -66,7 +63,7 @@ def emit_ptx(typed: ir.Typed, target: str, options: CompileOptions, signature: s
         )  # fmt: skip
     text = str(module)
     flags = ("-opt=3", "-fma=0", *(("-ftz=1", "-prec-div=0", "-prec-sqrt=0") if options.fastmath else ()))
-    ptx = toolchain.compile_nvvm(text, name, target, flags, "@\"__nv_" in text)
+    ptx = toolchain.compile_nvvm(text, name, target, flags, '@"__nv_' in text)
     return Ptx(_readable(ptx, name, machine.parameters, signature, typed.function.source), text, machine.shared_nbytes)
 
 
@@ -86,8 +83,8 @@ class CudaTarget:
     def emit(self) -> None:
         """Fill the module."""
         kinds: list[llvm.Type] = []
-        for param, type_ in zip(_run_time_params(self.typed), self.typed.arguments, strict=True):
-            names, types = _flatten(param, type_)
+        for param, type_ in zip(self.typed.function.params, self.typed.arguments, strict=True):
+            names, types = _flatten(param, type_) if type_ is not None else ([], [])
             self.parameters += names
             kinds += types
         function = llvm.Function(self.module, llvm.FunctionType(llvm.VoidType(), kinds), self.typed.function.name)
@@ -100,8 +97,7 @@ class CudaTarget:
 
     def _arguments(self, e: Emitter, function: llvm.Function) -> tuple[Any, ...]:
         flat = iter(function.args)
-        types = dict(zip(_run_time_params(self.typed), self.typed.arguments, strict=True))
-        return tuple(_assemble(e, types[p], flat) if p in types else None for p in self.typed.function.params)
+        return tuple(_assemble(e, type_, flat) if type_ is not None else None for type_ in self.typed.arguments)
 
     def _mark(self, function: llvm.Function) -> None:
         self._annotate(function, "kernel", 1)
@@ -113,7 +109,9 @@ class CudaTarget:
         used = llvm.GlobalVariable(self.module, llvm.ArrayType(pointer, 1), "llvm.used")
         used.linkage, used.section = "appending", "llvm.metadata"
         used.initializer = llvm.Constant(used.value_type, [function.bitcast(pointer)])
-        version = self.module.add_metadata([llvm.IntType(32)(n) for n in (2, 0, 3, 2)])  # NVVM IR and its debug metadata
+        version = self.module.add_metadata(
+            [llvm.IntType(32)(n) for n in (2, 0, 3, 2)]
+        )  # NVVM IR and its debug metadata
         self.module.add_named_metadata("nvvmir.version").add(version)
 
     def _annotate(self, function: llvm.Function, key: str, value: int) -> None:
@@ -176,10 +174,6 @@ class CudaTarget:
         e.b.ret_void()
 
 
-def _run_time_params(typed: ir.Typed) -> list[str]:
-    return [s.op.name for s in typed.function.blocks[0].body if isinstance(s, ir.Assign) and isinstance(s.op, ir.Argument)]
-
-
 def _nbytes(element: llvm.Type) -> int:
     if isinstance(element, llvm.IntType):
         return max(1, int(element.width) // 8)
@@ -224,7 +218,9 @@ class _Lines:
     def file(self, path: str) -> Any:
         if path not in self.files:
             parts = Path(path)
-            self.files[path] = self.module.add_debug_info("DIFile", {"filename": parts.name, "directory": str(parts.parent)})
+            self.files[path] = self.module.add_debug_info(
+                "DIFile", {"filename": parts.name, "directory": str(parts.parent)}
+            )
         return self.files[path]
 
     def scope(self, file: str, function: str, line: int) -> Any:

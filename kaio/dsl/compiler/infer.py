@@ -26,7 +26,18 @@ from kaio.dsl.function import Func
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Namespace
 from kaio.dsl.rules import RuleError
 from kaio.dsl.values import (
-    INDEX64, NONE, ArrayType, BufferType, IteratorType, ObjectType, RangeType, StepType, TupleType, Type, Weak, show,
+    INDEX64,
+    NONE,
+    ArrayType,
+    BufferType,
+    IteratorType,
+    ObjectType,
+    RangeType,
+    StepType,
+    TupleType,
+    Type,
+    Weak,
+    show,
 )  # fmt: skip
 from kaio.dtypes import DType, bool_, dtype_of, f32, f64, u64
 from kaio.errors import KaioError, KernelTypeError, Mistake, Place, PrecisionWarning
@@ -54,7 +65,8 @@ def infer(
     if inference.mistakes:
         found = sorted(inference.mistakes.values(), key=lambda m: (m.place.line, m.place.column) if m.place else (0, 0))
         raise KernelTypeError(dict.fromkeys(found))
-    typed = ir.Typed(function, inference.types, inference.calls, tuple(arguments[p] for p in function.params if p in arguments), inference.result)
+    given = tuple(arguments.get(param) for param in function.params)
+    typed = ir.Typed(function, inference.types, inference.calls, given, inference.result)
     _warn_of_lost_precision(typed)
     return typed
 
@@ -89,7 +101,11 @@ class _Inference:
             if (self.types, self.result) == before:
                 return
         place = self.function.blocks[0].terminator.place
-        raise KernelTypeError(f"the types of `{self.function.name}` do not settle", place=place, help="cast the variables that change type")
+        raise KernelTypeError(
+            f"the types of `{self.function.name}` do not settle",
+            place=place,
+            help="cast the variables that change type",
+        )
 
     def round(self, block: ir.Block) -> None:
         for statement in block.body:
@@ -102,7 +118,9 @@ class _Inference:
                 self.mistake(statement, statement.place, problem)
             except KernelTypeError as problem:  # in a device function
                 for k, found in enumerate(problem.mistakes):
-                    self.mistakes[id(statement), k] = Mistake(found.what, found.place, found.help, (*found.trace, statement.place))
+                    self.mistakes[id(statement), k] = Mistake(
+                        found.what, found.place, found.help, (*found.trace, statement.place)
+                    )
         if isinstance(block.terminator, ir.Branch):
             condition = self.types.get(block.terminator.condition)
             if condition is not None and not isinstance(condition, DType | Weak):
@@ -121,7 +139,9 @@ class _Inference:
         self.types[assign.target] = found
 
     def merge_returns(self) -> None:
-        returned = [self.types.get(b.terminator.value) for b in self.function.blocks if isinstance(b.terminator, ir.Return)]
+        returned = [
+            self.types.get(b.terminator.value) for b in self.function.blocks if isinstance(b.terminator, ir.Return)
+        ]
         known = [t for t in returned if t is not None]
         if not known:
             return
@@ -146,7 +166,9 @@ class _Inference:
         first = known[0]
         if all(isinstance(t, DType | Weak) for t in known):
             return scalars(known)
-        if isinstance(first, TupleType) and all(isinstance(t, TupleType) and len(t.items) == len(first.items) for t in known):
+        if isinstance(first, TupleType) and all(
+            isinstance(t, TupleType) and len(t.items) == len(first.items) for t in known
+        ):
             columns = zip(*(t.items for t in known if isinstance(t, TupleType)), strict=True)
             return TupleType(tuple(self.merge(list(column), what, scalars) for column in columns))
         if all(t == first for t in known):
@@ -158,7 +180,11 @@ class _Inference:
         """A named variable has one type; only widening from literals is implicit."""
         for block in self.function.blocks:
             for statement in block.body:
-                if isinstance(statement, ir.Assign) and isinstance(statement.op, ir.Phi) and not ir.is_temporary(statement.target):
+                if (
+                    isinstance(statement, ir.Assign)
+                    and isinstance(statement.op, ir.Phi)
+                    and not ir.is_temporary(statement.target)
+                ):
                     self.check_variable(block, statement, statement.op)
 
     def check_variable(self, block: ir.Block, assign: ir.Assign, phi: ir.Phi) -> None:
@@ -166,7 +192,9 @@ class _Inference:
         scalars = [(name, t) for name, t in known if isinstance(t, DType | Weak)]
         if not scalars or rules.merge_variable([t for _, t in scalars], in_loop=False)[1]:
             return
-        strong = [(n, t) for n, t in scalars if isinstance(t, DType)] + [(n, t) for n, t in scalars if isinstance(t, Weak)]
+        strong = [(n, t) for n, t in scalars if isinstance(t, DType)] + [
+            (n, t) for n, t in scalars if isinstance(t, Weak)
+        ]
         name, first = strong[0]
         other_name, other = next((n, t) for n, t in strong if t is not first)
         place = max(self.origin(name).place, self.origin(other_name).place, key=lambda p: (p.line, p.column))
@@ -223,7 +251,9 @@ class _Inference:
             case ir.Iterate():
                 if isinstance(known[0], RangeType):
                     return IteratorType(known[0])
-                raise RuleError(f"a kernel loops over `range(...)` only, not over {show(known[0])}", "loop over its indices")
+                raise RuleError(
+                    f"a kernel loops over `range(...)` only, not over {show(known[0])}", "loop over its indices"
+                )
             case ir.Step():
                 return StepType(known[0].range)
             case ir.StepValue():
@@ -298,7 +328,9 @@ class _Inference:
             found = getattr(value, name)
         except Exception:
             close = difflib.get_close_matches(name, dir(value), 1)
-            raise RuleError(f"{ObjectType(value)!r} has no attribute `{name}`", f"did you mean `{close[0]}`?" if close else None) from None
+            raise RuleError(
+                f"{ObjectType(value)!r} has no attribute `{name}`", f"did you mean `{close[0]}`?" if close else None
+            ) from None
         space = getattr(value, "__dict__", None)
         if isinstance(space, dict) and name in space:
             self.captures[id(space), name] = Capture(space, name, found)
@@ -355,7 +387,9 @@ class _Inference:
         try:
             bound = callee.signature.bind(*op.args, **dict(op.kwargs))
         except TypeError as problem:
-            raise RuleError(f"`{callee.name}{callee.signature.replace(return_annotation=inspect.Signature.empty)}`: {problem}") from None
+            raise RuleError(
+                f"`{callee.name}{callee.signature.replace(return_annotation=inspect.Signature.empty)}`: {problem}"
+            ) from None
         names = [*bound.args, *bound.kwargs.values()]
         resolved = callee.typing(*(self.types[name] for name in names))
         result = self.with_index(resolved.result)
@@ -380,12 +414,17 @@ class _Inference:
         for name, parameter in signature.parameters.items():
             given = bound.arguments.get(name)
             if not (given is None or isinstance(given, str)):
-                raise RuleError(f"`{callee.__name__}` takes a variable number of arguments", "a kernel calls functions with fixed parameters")
+                raise RuleError(
+                    f"`{callee.__name__}` takes a variable number of arguments",
+                    "a kernel calls functions with fixed parameters",
+                )
             argument = ir.Constant(parameter.default) if given is None else given
             type_ = constant_type(parameter.default) if given is None else self.types[given]
             if name in fixed:
                 if not isinstance(type_, DType | Weak):
-                    raise RuleError(f"argument `{name}` of `{callee.__name__}` is {show(fixed[name])}, not {show(type_)}")
+                    raise RuleError(
+                        f"argument `{name}` of `{callee.__name__}` is {show(fixed[name])}, not {show(type_)}"
+                    )
                 rules.store(type_, fixed[name])
                 type_ = fixed[name]
             arguments.append(argument)
@@ -447,7 +486,11 @@ def _warn_of_lost_precision(typed: ir.Typed) -> None:
     """An f32 made from int `/` or from literals alone, converted to f64: its digits are already lost."""
     definitions = {s.target: s for b in typed.function.blocks for s in b.body if isinstance(s, ir.Assign)}
     for name, target, place in _conversions(typed):
-        if target is f64 and typed.types.get(name) is f32 and _is_made_of_ints_or_literals(name, typed, definitions, set()):
+        if (
+            target is f64
+            and typed.types.get(name) is f32
+            and _is_made_of_ints_or_literals(name, typed, definitions, set())
+        ):
             text = Mistake(
                 f"{'this' if ir.is_temporary(name) else f'`{ir.user_name(name)}`'} is an f32 made from integers or literals, and is converted to f64",
                 definitions[name].place if ir.is_temporary(name) else place,
@@ -474,17 +517,25 @@ def _is_cast(call: ir.TypedCall) -> bool:
     return isinstance(call.callee, Intrinsic) and call.callee.name in ("f64", "float")
 
 
-def _is_made_of_ints_or_literals(name: str, typed: ir.Typed, definitions: Mapping[str, ir.Assign], seen: set[str]) -> bool:
+def _is_made_of_ints_or_literals(
+    name: str, typed: ir.Typed, definitions: Mapping[str, ir.Assign], seen: set[str]
+) -> bool:
     if name in seen or name not in definitions:
         return False
     seen.add(name)
     op = definitions[name].op
     if isinstance(op, ir.Copy | ir.Phi):
         return any(
-            isinstance(typed.types.get(n), Weak) or _is_made_of_ints_or_literals(n, typed, definitions, seen) for n in ir.operands(op)
+            isinstance(typed.types.get(n), Weak) or _is_made_of_ints_or_literals(n, typed, definitions, seen)
+            for n in ir.operands(op)
         ) and all(not isinstance(definitions[n].op, ir.GetItem) for n in ir.operands(op) if n in definitions)
-    return isinstance(op, ir.Binary) and op.op == "/" and all(
-        isinstance(t := typed.types[n], Weak) or (isinstance(t, DType) and not t.is_float) for n in (op.left, op.right)
+    return (
+        isinstance(op, ir.Binary)
+        and op.op == "/"
+        and all(
+            isinstance(t := typed.types[n], Weak) or (isinstance(t, DType) and not t.is_float)
+            for n in (op.left, op.right)
+        )
     )
 
 

@@ -197,8 +197,22 @@ class StepFlag:
 
 
 Op = (
-    Constant | Argument | Copy | Phi | Unary | Binary | Call | Attribute | GetItem | Tuple | Unpack | Item | Iterate | Step
-    | StepValue | StepFlag
+    Constant
+    | Argument
+    | Copy
+    | Phi
+    | Unary
+    | Binary
+    | Call
+    | Attribute
+    | GetItem
+    | Tuple
+    | Unpack
+    | Item
+    | Iterate
+    | Step
+    | StepValue
+    | StepFlag
 )
 
 
@@ -329,12 +343,15 @@ class TypedCall:
 
 @dataclass(frozen=True)
 class Typed:
-    """A function with the type of every name; calls and operators carry what they resolved to."""
+    """A function with the type of every name; calls and operators carry what they resolved to.
+
+    `arguments` has one type a parameter, None for a `Const` one.
+    """
 
     function: Function
     types: dict[str, Type]
     calls: dict[str, TypedCall]
-    arguments: tuple[Type, ...]
+    arguments: tuple[Type | None, ...]
     result: Type
 
     def __str__(self) -> str:

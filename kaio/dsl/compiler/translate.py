@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from numba.cuda.compiler import CUDABytecodeInterpreter
+from numba.cuda.compiler import CUDABytecodeInterpreter  # type: ignore[attr-defined]
 from numba.cuda.core import bytecode, errors
 from numba.cuda.core import ir as nir
 from numba.cuda.core.ssa import reconstruct_ssa
@@ -60,16 +60,19 @@ def translate(function: types.FunctionType, source: Source, consts: Mapping[str,
     blocks = {label: reader.block(label, block) for label, block in func_ir.blocks.items()}
     blocks = _drop_dead(_decide_branches(blocks, _entry(blocks)))
     params = tuple(name for name in func_ir.arg_names)
-    return Translated(ir.Function(source.name, params, tuple(_in_order(blocks)), source), tuple(reader.captures.values()))
+    return Translated(
+        ir.Function(source.name, params, tuple(_in_order(blocks)), source), tuple(reader.captures.values())
+    )
 
 
-class _Loc(nir.Loc):  # type: ignore[misc]
+class _Loc(nir.Loc):
     place: Place
 
 
-class _Interpreter(CUDABytecodeInterpreter):  # type: ignore[misc]
+class _Interpreter(CUDABytecodeInterpreter):
     """Gives every statement the stretch of source that its bytecode came from."""
 
+    loc: Any
     source: Source
     positions: list[tuple[int | None, int | None, int | None, int | None]]
 
@@ -91,7 +94,9 @@ def _interpret(function: types.FunctionType, source: Source) -> Any:
     except (errors.NumbaError, NotImplementedError) as problem:
         place = getattr(interpreter.loc, "place", None) or source.place(source.node)
         raise KernelSyntaxError(
-            f"this part of Python cannot be used in a kernel ({_first_line(problem)})", place=place, help="write it another way"
+            f"this part of Python cannot be used in a kernel ({_first_line(problem)})",
+            place=place,
+            help="write it another way",
         ) from problem
 
 
@@ -124,7 +129,8 @@ class _Reader:
                     pass
                 case _:
                     raise KernelSyntaxError(f"`{statement}` cannot be used in a kernel", place=self.place(statement))
-        return ir.Block(label, tuple(body), self.terminator(block.body[-1], body))
+        terminator = self.terminator(block.body[-1], body)
+        return ir.Block(label, () if isinstance(terminator, ir.Fail) else tuple(body), terminator)
 
     def terminator(self, statement: Any, body: list[ir.Statement]) -> ir.Terminator:
         place = self.place(statement)
@@ -136,8 +142,8 @@ class _Reader:
             case nir.Return():
                 return ir.Return(statement.value.name, place)
             case nir.Raise() | nir.StaticRaise() | nir.DynamicRaise():
-                texts = [s.op.value for s in body if isinstance(s, ir.Assign) and isinstance(s.op, ir.Constant) and isinstance(s.op.value, str)]
-                body.clear()
+                constants = [s.op.value for s in body if isinstance(s, ir.Assign) and isinstance(s.op, ir.Constant)]
+                texts = [value for value in constants if isinstance(value, str)]
                 return ir.Fail(texts[-1] if texts else "", place)
         raise KernelSyntaxError(f"`{statement}` cannot be used in a kernel", place=place)
 
@@ -164,7 +170,9 @@ class _Reader:
         if kind == "global":
             self.captures[kind, name] = Capture(self.function.__globals__, name, value)
         else:
-            cell = dict(zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=False)).get(name)
+            cell = dict(zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=False)).get(
+                name
+            )
             if cell is not None:
                 self.captures[kind, name] = Capture(cell, name, value)
         return value
@@ -189,7 +197,11 @@ class _Reader:
             case "exhaust_iter":
                 return ir.Unpack(e.value.name, e.count)
             case "static_getitem":  # of an unpacked tuple
-                return ir.GetItem(e.value.name, e.index_var.name) if e.index_var is not None else ir.Item(e.value.name, e.index)
+                return (
+                    ir.GetItem(e.value.name, e.index_var.name)
+                    if e.index_var is not None
+                    else ir.Item(e.value.name, e.index)
+                )
             case "getiter":
                 return ir.Iterate(e.value.name)
             case "iternext":
@@ -203,7 +215,9 @@ class _Reader:
             case "phi":
                 incoming = zip(e.incoming_blocks, e.incoming_values, strict=True)
                 return ir.Phi(tuple((label, var.name) for label, var in incoming if var is not nir.UNDEFINED))
-        raise KernelSyntaxError("this part of Python cannot be used in a kernel", place=self.place(assign), help="write it another way")
+        raise KernelSyntaxError(
+            "this part of Python cannot be used in a kernel", place=self.place(assign), help="write it another way"
+        )
 
 
 # ---------------------------------------------------------------------- branches that constants decide
