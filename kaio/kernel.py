@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
-from kaio.dsl.compiler import pipeline
-from kaio.dsl.compiler.pipeline import Compiled, CompileOptions, Front
+from kaio.dsl.compiler.options import CompileOptions
 from kaio.dsl.function import by_import_name
 from kaio.dsl.types import MISSING, BufferAnnotation, ConstAnnotation, Signature
 from kaio.dtypes import DType, dtype_of
@@ -18,6 +17,9 @@ from kaio.launch.scalars import constant
 from kaio.program import Program
 from kaio.runtime import Completion, Device
 from kaio.variants import IndexBits, Variants, compiler_target
+
+if TYPE_CHECKING:
+    from kaio.dsl.compiler.pipeline import Compiled, Front
 
 __all__ = ["Kernel", "kernel"]
 
@@ -42,6 +44,8 @@ class Kernel:
     _launchers: dict[int, Launcher]
 
     def __init__(self, function: Callable[..., Any], options: CompileOptions) -> None:
+        from kaio.dsl.compiler import pipeline  # with the first kernel, so that `import kaio` is quick
+
         front = pipeline.read(function)
         parameters = Parameters(front.signature)
         own = {name: getattr(function, name) for name in ("__name__", "__qualname__", "__module__", "__doc__")}

@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from kaio.dsl.compiler import pipeline
 from kaio.dsl.compiler.captures import Capture
-from kaio.dsl.compiler.pipeline import Compiled, CompileOptions, Front
+from kaio.dsl.compiler.options import CompileOptions
 from kaio.dtypes import DType
 from kaio.errors import CompileError, DeviceNotFoundError, UnsupportedFeatureError
 from kaio.launch.arguments import Parameters
 from kaio.launch.call import Call
 from kaio.runtime import Device
 from kaio.runtime.stream import Loaded
+
+if TYPE_CHECKING:
+    from kaio.dsl.compiler.pipeline import Compiled, Front
 
 __all__ = ["Built", "IndexBits", "Variant", "Variants", "compiler_target", "same_value"]
 
@@ -52,6 +54,8 @@ class Variants:
         self, target: str, check: str, consts: dict[str, Any], dtypes: dict[str, DType], index_bits: IndexBits
     ) -> Built:
         """The compiled program of one specialisation, compiled if it is not there yet."""
+        from kaio.dsl.compiler import pipeline  # loaded since the first kernel was decorated
+
         # A float is told apart by its bits, so that -0.0 is not 0.0 and NaN is itself.
         parts = [value.hex() if isinstance(value, float) else value for value in consts.values()]
         key = (target, check, *dtypes.values(), *parts, index_bits)

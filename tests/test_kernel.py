@@ -13,8 +13,9 @@ import pytest
 
 import kaio
 from kaio import D2, Const, DType, In, InOut, KaioError, LaunchError, Out, UnsupportedFeatureError, f32, f64, i32
+from kaio.dsl.compiler import pipeline
 from kaio.errors import CompileError
-from kaio.variants import pipeline, same_value
+from kaio.variants import same_value
 
 T = TypeVar("T", f32, f64)
 OFFSET = 1.0

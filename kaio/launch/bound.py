@@ -6,7 +6,7 @@ from typing import Any
 
 from kaio.errors import LaunchError
 from kaio.launch.launcher import Launcher
-from kaio.runtime import Completion, PreparedLaunch, Stream
+from kaio.runtime import Completion
 
 __all__ = ["BoundLaunch"]
 
@@ -26,11 +26,9 @@ class BoundLaunch:
 
     def _prepare(self, values: list[Any]) -> None:
         stream, variant, geometry, arguments, uses = self._launcher.ready(tuple(values), {})
-        self._prepared: PreparedLaunch = _Nothing(stream)
-        if not geometry.is_empty:
-            self._prepared = stream.prepare(
-                variant.loaded, geometry.grid, geometry.block, arguments, uses, timed=self._launcher.timed
-            )
+        self._prepared = stream.prepare(
+            variant.loaded, geometry.grid, geometry.block, arguments, uses, timed=self._launcher.timed
+        )
         self._values = values
 
     def launch(self) -> Completion:
@@ -53,14 +51,3 @@ class BoundLaunch:
 
     def __repr__(self) -> str:
         return f"<BoundLaunch {self._launcher!r}>"
-
-
-class _Nothing:
-    """The launch of a geometry without threads."""
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-
-    def launch(self) -> Completion:
-        """A completion that is done."""
-        return Completion.completed(self._stream)

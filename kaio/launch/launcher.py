@@ -9,8 +9,8 @@ from kaio.errors import LaunchError, UnsupportedFeatureError
 from kaio.launch.arguments import Parameters
 from kaio.launch.call import Call
 from kaio.launch.geometry import Dims, check_limits, check_registers, cover, default_block, read_dims, read_shape, three
-from kaio.program import Access
-from kaio.runtime import Completion, Device, GpuBuffer, Stream
+from kaio.runtime import Completion, Device, Stream
+from kaio.runtime.stream import Uses
 
 if TYPE_CHECKING:
     from kaio.launch.bound import BoundLaunch
@@ -56,11 +56,10 @@ class Geometry(NamedTuple):
     grid: Dims
     block: Dims
     wide: bool  # an index along an axis does not fit an i32
-    is_empty: bool
 
 
 # A launch after all checks: where it runs, and what is launched there. A plain tuple, as each launch makes one.
-Ready = tuple[Stream, Variant, Geometry, bytes, tuple[tuple[GpuBuffer[Any], Access], ...]]
+Ready = tuple[Stream, Variant, Geometry, bytes, Uses]
 
 
 class Launcher:
@@ -151,8 +150,6 @@ class Launcher:
         LaunchError (or the buffer's own class) naming the argument, before anything is launched.
         """
         stream, variant, geometry, arguments, uses = self.ready(args, kwargs)
-        if geometry.is_empty:
-            return Completion.completed(stream)
         return stream.launch(variant.loaded, geometry.grid, geometry.block, arguments, uses, timed=self.timed)
 
     __call__ = launch
@@ -187,7 +184,7 @@ class Launcher:
             if x * y * z > most:
                 check_registers(kernel.name, geometry.block, most, device.limits.registers_per_block, str(device))
         arguments = kernel.parameters.pack(variant.pack, call)
-        return self._stream or device.current_stream(), variant, geometry, arguments, tuple(call.uses)
+        return self._stream or device.current_stream(), variant, geometry, arguments, call.uses
 
     def _placed(self, call: Call) -> Device:
         """The device named by `on`, which is not that of the buffers."""
@@ -212,7 +209,7 @@ class Launcher:
         check_limits(name, grid, block, limits, str(device), bounds)
         # The last index along an axis is one less than its threads.
         wide = any(blocks * threads > 2**31 for blocks, threads in zip(grid, block, strict=True))
-        return Geometry(grid, block, wide, 0 in grid)
+        return Geometry(grid, block, wide)
 
     def __repr__(self) -> str:
         parts = [self.kernel.name]

@@ -45,7 +45,8 @@ class Recorder(Stream):
         self.launched: list[Launched] = []
 
     def launch(self, loaded, grid, block, arguments, uses, shared_nbytes=0, timed=False):  # type: ignore[no-untyped-def]
-        self.launched.append(Launched(loaded, grid, block, bytes(arguments), tuple(uses), timed))
+        if 0 not in grid:
+            self.launched.append(Launched(loaded, grid, block, bytes(arguments), tuple(uses), timed))
         return Completion.completed(self)
 
     def prepare(self, *args, **kwargs):  # type: ignore[no-untyped-def]
