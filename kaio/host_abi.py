@@ -1,4 +1,4 @@
-"""What compiled host code, the block scheduler and the runtime of the CPU device agree on: offsets and numbers, at one place.
+"""What compiled host code, the block scheduler and the runtime of the CPU device agree on: offsets and numbers.
 
 A host object exports either
 
@@ -21,17 +21,19 @@ from __future__ import annotations
 import struct
 
 __all__ = [
-    "ALONE", "ARGUMENTS", "BARRIER", "BLOCK", "BLOCK_DIM", "BLOCK_IDX", "CONTEXT_NBYTES", "DIVERGED", "FAILED", "FAULT", "FAULTED",
-    "FAULT_INDEX", "FAULT_OTHER", "FAULT_SITE", "FAULT_SIZE", "FAULT_THREAD", "FRAMES", "FRAME_ALIGNMENT", "FRAME_NBYTES", "GRID_DIM", "LAST_STARTED",
-    "MAX_EXITS", "MAX_THREADS", "MIXED", "RESULT", "SHARED", "SHARED_ALIGNMENT", "STATE", "THREADS", "WENT_ROUND", "WORDS", "WORD_COUNT",
-    "WORD_STRIDE", "WORKER", "frame_stride",
+    "ALONE", "ARGUMENTS", "BARRIER", "BLOCK", "BLOCK_DIM", "BLOCK_IDX", "CONTEXT_NBYTES", "DIVERGED", "FAILED",
+    "FAULT", "FAULTED", "FAULT_INDEX", "FAULT_OTHER", "FAULT_SITE", "FAULT_SIZE", "FAULT_THREAD", "FRAMES",
+    "FRAME_ALIGNMENT", "FRAME_NBYTES", "GRID_DIM", "LAST_STARTED", "MAX_EXITS", "MAX_THREADS", "MIXED", "RESULT",
+    "SHARED", "SHARED_ALIGNMENT", "STATE", "THREADS", "WENT_ROUND", "WORDS", "WORD_COUNT", "WORD_STRIDE", "WORKER",
+    "frame_stride",
 ]  # fmt: skip
 
 MAX_THREADS = 1024
 SHARED_ALIGNMENT = 128
 FRAME_ALIGNMENT = 16
 
-# The block context: byte offsets. Pointers first. (LAST_STARTED is written only: a coroutine whose handle goes nowhere is elided.)
+# The block context: byte offsets. Pointers first. (LAST_STARTED is only written: LLVM elides a coroutine whose handle
+# goes nowhere.)
 ARGUMENTS, SHARED, WORDS, LAST_STARTED, FRAMES = 0, 8, 16, 24, 32
 FRAME_NBYTES, BLOCK = 40, 48  # i64: size of one frame; linear number of the block
 BLOCK_DIM, GRID_DIM, BLOCK_IDX, THREADS = 56, 68, 80, 92  # i32, three each; threads of the block

@@ -196,7 +196,8 @@ class WorkerPool:
             if self._process != os.getpid():  # threads do not survive a fork, nor do the jobs they had
                 self._process, self._jobs = os.getpid(), SimpleQueue()
             self._threads = [
-                threading.Thread(target=_work, args=(self._jobs,), name=f"kaio-cpu-{k}", daemon=True) for k in range(1, self.count)
+                threading.Thread(target=_work, args=(self._jobs,), name=f"kaio-cpu-{k}", daemon=True)
+                for k in range(1, self.count)
             ]
             for thread in self._threads:
                 thread.start()
@@ -225,7 +226,8 @@ class HostKernel:
     def run(self, grid: Dim3, block: Dim3, arguments: Any, workers: WorkerPool, shared_nbytes: int = 0) -> None:
         """Run all blocks and return when they are done; the GIL is released.
 
-        `arguments` is the packed argument block of the program, `shared_nbytes` is dynamic shared memory beside the static.
+        `arguments` is the packed argument block of the program, `shared_nbytes` is dynamic shared memory, which lies
+        behind the static.
         The first fault, in the order of blocks and threads, is raised as `KernelFault`.
         """
         blocks, threads = math.prod(grid), math.prod(block)
@@ -273,7 +275,11 @@ class HostKernel:
     def _fault(self, record: _Record, grid: Dim3, block: Dim3) -> KernelFault:
         kind, site, thread, other, index, size = record.fault()
         number = record.block()
-        facts: dict[str, Any] = {"kernel": self.program.name, "block": _position(number, grid), "thread": _position(thread, block)}
+        facts: dict[str, Any] = {
+            "kernel": self.program.name,
+            "block": _position(number, grid),
+            "thread": _position(thread, block),
+        }
         if kind != abi.FAILED:
             return self._barrier_fault(record, kind, thread, other, block, facts)
         found = self.program.sites[site]
@@ -283,8 +289,9 @@ class HostKernel:
             what = f"{found.text} in kernel `{self.program.name}`{where}"
             return KernelFault([Mistake(what, found.place, trace=found.trace)], **facts)
         facts |= {"array": found.text, "axis": found.axis, "index": index, "size": size}
-        what = f"index {index} is out of range for axis {found.axis} of `{found.text}` (size {size}) in kernel `{self.program.name}`"
-        return KernelFault([Mistake(what + where, found.place, _index_help(found, index), found.trace)], **facts)
+        axis = f"axis {found.axis} of `{found.text}` (size {size})"
+        what = f"index {index} is out of range for {axis} in kernel `{self.program.name}`{where}"
+        return KernelFault([Mistake(what, found.place, _index_help(found, index), found.trace)], **facts)
 
     def _barrier_fault(
         self, record: _Record, kind: int, thread: int, other: int, block: Dim3, facts: dict[str, Any]
@@ -295,22 +302,25 @@ class HostKernel:
         second = f"thread {_position(other, block)}"
         if kind == abi.DIVERGED:
             there = self.program.sites[record.state(other)]
-            what = f"threads of one block wait at different barriers in kernel `{self.program.name}`\n  {first} waits here"
-            help = "every thread of a block has to reach the same `bar_sync()`: take it out of the branch"
-            return KernelFault(
-                [Mistake(what, here.place, trace=here.trace), Mistake(f"{second} waits here", there.place, help, there.trace)],
-                **facts,
-            )
-        what = f"not all threads of a block reach a barrier in kernel `{self.program.name}`\n  {first} waits here; {second} went round it and finished"
-        help = "every thread of a block has to reach the `bar_sync()`: take it out of the branch or loop that some skip"
-        return KernelFault([Mistake(what, here.place, help, here.trace)], **facts)
+            what = f"threads of one block wait at different barriers in kernel `{self.program.name}`"
+            way_out = "every thread of a block has to reach the same `bar_sync()`: take it out of the branch"
+            mistakes = [
+                Mistake(f"{what}\n  {first} waits here", here.place, trace=here.trace),
+                Mistake(f"{second} waits here", there.place, way_out, there.trace),
+            ]
+            return KernelFault(mistakes, **facts)
+        what = f"not all threads of a block reach a barrier in kernel `{self.program.name}`"
+        what += f"\n  {first} waits here; {second} went round it and finished"
+        way_out = "every thread of a block has to reach the `bar_sync()`: take it out of the branch or loop"
+        return KernelFault([Mistake(what, here.place, way_out, here.trace)], **facts)
 
 
 def _index_help(site: Site, index: int) -> str:
     if index < 0:
         return "only a negative literal counts from the end; a computed index must not be negative"
-    size = f"{site.text}.shape[{site.axis}]" if site.axis else f"{site.text}.size"
-    return f"guard the access, for example with `if i < {size}:`" if not site.axis else f"guard the access: the index must be below `{size}`"
+    if site.axis:
+        return f"guard the access: the index must be below `{site.text}.shape[{site.axis}]`"
+    return f"guard the access, for example with `if i < {site.text}.size:`"
 
 
 def _position(number: int, shape: Dim3) -> Dim3:

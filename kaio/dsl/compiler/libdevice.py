@@ -82,8 +82,7 @@ def _cut(name: str) -> bytes:
 @functools.cache
 def _prepared() -> bytes:
     """The whole library for the host; functions that it cannot run stay undefined, and say so when they are linked."""
-    kept_bitcode = kept("libdevice", f"{_key()}|all", lambda: _prepare(_source()))
-    return kept_bitcode
+    return kept("libdevice", f"{_key()}|all", lambda: _prepare(_source()))
 
 
 def _prepare(source: bytes) -> bytes:
@@ -160,7 +159,7 @@ def _check_reflections(module: Any) -> None:
 
 
 def _define_reflect(definitions: ir.Module) -> None:
-    """The answers differ in the eighth letter of the question, and in the sixteenth for PREC_SQRT and PREC_DIV, both 1."""
+    """The questions differ in their eighth letter (both that begin with PREC have the answer 1)."""
     with _body(definitions, "__nvvm_reflect", ir.IntType(32), [ir.PointerType()]) as (b, (question,)):
         letter = b.load(b.gep(question, [ir.IntType(64)(7)], source_etype=ir.IntType(8)), typ=ir.IntType(8))
         answer = ir.IntType(32)(0)

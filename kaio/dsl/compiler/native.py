@@ -70,7 +70,9 @@ def optimise(module: Any, machine: Machine, level: int = 3) -> None:
     builder.getModulePassManager().run(module, builder)
 
 
-def compile_object(text: str, libraries: Iterable[bytes] = (), *, exported: Iterable[str], features: str | None = None) -> bytes:
+def compile_object(
+    text: str, libraries: Iterable[bytes] = (), *, exported: Iterable[str], features: str | None = None
+) -> bytes:
     """Object code of an LLVM text, with what it calls of the bitcode `libraries` linked in.
 
     Only the functions named in `exported` stay visible. A function that nobody defines is an `InternalError` naming it.

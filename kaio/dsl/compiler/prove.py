@@ -2,9 +2,9 @@
 
 While the unguarded copy of a kernel is emitted, each index check and each test on the grid's index is offered to a
 `Prover`. It takes those whose operands have an interval over the threads of one block: sums, products and shifts of
-index registers, arguments, constants and loop variables. Then it writes the proof: code that computes these intervals for the
-block at hand and says whether every check that was taken would pass and every guard that was taken goes the assumed way.
-Arithmetic is done in i64, and each step must stay within its type, so wrap-around cannot fool it.
+index registers, arguments, constants and loop variables. Then it writes the proof: code that computes these intervals
+for the block at hand, and says whether every check that was taken would pass and every guard that was taken goes the
+assumed way. Arithmetic is done in i64, and each step must stay within its type, so wrap-around cannot fool it.
 
 Which way a guard is assumed to go is a guess that holds in most blocks; a wrong one costs time, never correctness.
 """
@@ -149,7 +149,8 @@ class Prover:
         if value.opname == "sext" and inner is not None:
             return inner
         if bits.width < 32:
-            low, high = (-(1 << bits.width - 1), (1 << bits.width - 1) - 1) if value.opname == "sext" else (0, (1 << bits.width) - 1)
+            lowest = -(1 << bits.width - 1) if value.opname == "sext" else 0
+            low, high = lowest, lowest + (1 << bits.width) - 1
             return _Interval(lambda proof: (I64(low), I64(high)))
         if inner is None or value.opname == "sext":
             return None
@@ -188,9 +189,12 @@ class Prover:
             return None
         operation, needs_constant = _OPERATIONS[value.opname]
         width = value.type.width
-        if needs_constant and (right.constant is None or not (value.opname == "sdiv") <= right.constant < _LIMITS[value.opname](width)):
-            return None
-        return _Interval(lambda proof: operation(proof, left, right, width), (left is not None and left.on_grid) or right.on_grid)
+        if needs_constant:
+            least, limit = int(value.opname == "sdiv"), _LIMITS[value.opname](width)
+            if right.constant is None or not least <= right.constant < limit:
+                return None
+        on_grid = right.on_grid or (left is not None and left.on_grid)
+        return _Interval(lambda proof: operation(proof, left, right, width), on_grid)
 
 
 def _is_not(value: Any) -> bool:

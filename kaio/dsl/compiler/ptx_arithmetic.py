@@ -224,8 +224,8 @@ def _log2(b: Any, x: Any) -> Any:
 
 def emit_wide(b: Any, name: str, args: Sequence[Any], result: Any) -> Any | None:
     """The multi-word integer sequences: low and high word of a sum, difference or product."""
-    bits = args[0].type.width if isinstance(args[0].type, ir.IntType) else 0
-    wide = ir.IntType(2 * bits) if bits else None
+    bits = args[0].type.width if isinstance(args[0].type, ir.IntType) else 32
+    wide: Any = ir.IntType(2 * bits)
 
     def pair(low: Any, high: Any) -> Any:
         return b.or_(b.zext(low, wide), b.shl(b.zext(high, wide), wide(bits)))

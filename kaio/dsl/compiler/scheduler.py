@@ -4,6 +4,9 @@ A worker takes chunks of blocks from a counter that all workers share. In a bloc
 all, then resumes those that wait at a barrier once every thread that has not returned is there.
 """
 
+# mypy: disable-error-code="arg-type, assignment, no-untyped-call, no-untyped-def"
+# (Kernel functions: an int literal becomes an i32, and device functions take their arguments' types.)
+
 from __future__ import annotations
 
 import functools
@@ -36,7 +39,7 @@ def _call_native(e: Any, call: Any, address: Any, context: Any, first: Any, stop
     e.b.call(e.b.inttoptr(address, kind.as_pointer()), [e.b.inttoptr(context, pointer), first, stop, state])
 
 
-@intrinsic(lambda *_: Resolved((i64, i64, i32, i32, i32), NONE), host=_call_native)  # type: ignore[arg-type]
+@intrinsic(lambda *_: Resolved((i64, i64, i32, i32, i32), NONE), host=_call_native)
 def native(address: i64, context: i64, first: i32, stop: i32, state: i32) -> None:
     """Call `k_plain`, `k_start` or `k_run` of a kernel."""
 
@@ -90,7 +93,7 @@ def worker(
                     z += 1
 
 
-def run_block(context, c, words, reach, start, run):  # type: ignore[no-untyped-def]
+def run_block(context, c, words, reach, start, run):
     """Run one block whose threads wait for each other, until all have returned or something is wrong."""
     threads = c[_THREADS]
     native(start, context, 0, threads, 0)
@@ -106,7 +109,7 @@ def run_block(context, c, words, reach, start, run):  # type: ignore[no-untyped-
         native(run, context, 0, threads, state)
 
 
-def meeting_point(c, words, reach, threads):  # type: ignore[no-untyped-def]
+def meeting_point(c, words, reach, threads):
     """The barrier that the threads wait at while some have returned; 0 where none waits, or they cannot go on."""
     leader = -1
     for thread in range(threads):
@@ -127,7 +130,7 @@ def meeting_point(c, words, reach, threads):  # type: ignore[no-untyped-def]
     return state
 
 
-def report(c, kind, thread, other):  # type: ignore[no-untyped-def]
+def report(c, kind, thread, other):
     """Record what is wrong, and between whom."""
     c[_FAULT] = kind
     c[_FAULT_THREAD] = thread

@@ -1,6 +1,6 @@
 """What is made once per machine and kept: a folder of files named by the digest of their key.
 
-The folder is ``$KAIO_CACHE_DIR``, else the user's cache folder. A folder that cannot be written costs time, nothing else.
+The folder is ``$KAIO_CACHE_DIR``, else the user's cache folder. One that cannot be written costs time, nothing else.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _write(path: Path, body: bytes) -> None:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(hashlib.sha256(body).digest() + body)
-            os.replace(temporary, path)
+            Path(temporary).replace(path)
         except OSError:
-            os.unlink(temporary)
+            Path(temporary).unlink()
             raise

@@ -15,7 +15,6 @@ from kaio.errors import InternalError
 from kaio.runtime.host_kernel import Library
 
 
-
 def _long(name: str) -> Callable[..., np.ndarray]:
     function = getattr(np, name)
     return lambda *xs: function(*(x.astype(np.longdouble) for x in xs))
@@ -59,14 +58,18 @@ FUNCTIONS: dict[str, tuple[Callable[..., np.ndarray], list[tuple[float, float]],
 }
 
 
-def _compiled(name: str, arguments: int, single: bool, features: str | None = None) -> tuple[Library, Callable[..., np.ndarray]]:
+def _compiled(
+    name: str, arguments: int, single: bool, features: str | None = None
+) -> tuple[Library, Callable[..., np.ndarray]]:
     """A loop over arrays that calls one function of the library, as native code."""
     kind = ir.FloatType() if single else ir.DoubleType()
     called = f"__nv_{name}{'f' if single else ''}"
     module = ir.Module("loop")
     callee = ir.Function(module, ir.FunctionType(kind, [kind] * arguments), called)
     pointer = kind.as_pointer()
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [ir.IntType(64), *[pointer] * (arguments + 1)]), "loop")
+    function = ir.Function(
+        module, ir.FunctionType(ir.VoidType(), [ir.IntType(64), *[pointer] * (arguments + 1)]), "loop"
+    )
     n, out, *ins = function.args
     b = ir.IRBuilder(function.append_basic_block("entry"))
     head, done = b.append_basic_block("head"), b.append_basic_block("done")
@@ -131,13 +134,19 @@ def test_every_function_that_a_kernel_can_name_links() -> None:
     b = ir.IRBuilder(function.append_basic_block("entry"))
     for name in names:
         kind = ir.FloatType() if name.endswith("f") and name != "__nv_erf" else ir.DoubleType()
-        arguments = len(FUNCTIONS[name.removeprefix("__nv_").removesuffix("f") if kind == ir.FloatType() else name.removeprefix("__nv_")][1])
+        arguments = len(
+            FUNCTIONS[
+                name.removeprefix("__nv_").removesuffix("f") if kind == ir.FloatType() else name.removeprefix("__nv_")
+            ][1]
+        )
         slot = ir.GlobalVariable(module, kind, f"slot.{name}")
         slot.initializer = ir.Constant(kind, 0.5)
         callee = ir.Function(module, ir.FunctionType(kind, [kind] * arguments), name)
         b.store(b.call(callee, [b.load(slot)] * arguments), slot)
     b.ret_void()
-    assert native.compile_object(str(module), libdevice.functions(names), exported=["all", *[f"slot.{n}" for n in names]])
+    assert native.compile_object(
+        str(module), libdevice.functions(names), exported=["all", *[f"slot.{n}" for n in names]]
+    )
 
 
 def test_an_unknown_function_is_an_internal_error_that_names_it() -> None:
@@ -146,7 +155,7 @@ def test_an_unknown_function_is_an_internal_error_that_names_it() -> None:
 
 
 def test_a_function_without_a_host_meaning_is_named_when_it_is_linked() -> None:
-    text = 'define i32 @k(i32 %a) {\n  %r = call i32 @__nv_byte_perm(i32 %a, i32 %a, i32 %a)\n  ret i32 %r\n}\ndeclare i32 @__nv_byte_perm(i32, i32, i32)\n'
+    text = "define i32 @k(i32 %a) {\n  %r = call i32 @__nv_byte_perm(i32 %a, i32 %a, i32 %a)\n  ret i32 %r\n}\ndeclare i32 @__nv_byte_perm(i32, i32, i32)\n"
     with pytest.raises(InternalError, match=r"no definition for the host of `kaio\.nvvm\.prmt`"):
         native.compile_object(text, libdevice.functions(["__nv_byte_perm"]), exported=["k"])
 

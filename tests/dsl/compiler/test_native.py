@@ -53,7 +53,9 @@ def test_a_fused_multiply_add_rounds_once_with_and_without_the_instruction(featu
 
 
 def test_an_undefined_function_is_an_internal_error_that_names_it() -> None:
-    text = "define void @k() {\n  call void @nobody_defines_this()\n  ret void\n}\ndeclare void @nobody_defines_this()\n"
+    text = (
+        "define void @k() {\n  call void @nobody_defines_this()\n  ret void\n}\ndeclare void @nobody_defines_this()\n"
+    )
     with pytest.raises(InternalError, match="no definition for the host of `nobody_defines_this`"):
         native.compile_object(text, exported=["k"])
 

@@ -1,0 +1,329 @@
+"""A kernel's function on the host: a coroutine where its threads may wait, else plain. It is the emitter's target."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Literal
+
+from llvmlite import ir as llvm
+
+from kaio import host_abi as abi
+from kaio.dsl.compiler import ir
+from kaio.dsl.compiler.emit import Emitter
+from kaio.dsl.compiler.host_context import (
+    I1,
+    I8,
+    I32,
+    I64,
+    POINTER,
+    POSITIONS,
+    REGISTERS,
+    VOID,
+    argument_types,
+    argument_values,
+    call,
+    fault_recorder,
+    field_of,
+    frame_of,
+)  # fmt: skip
+from kaio.dsl.compiler.prove import Prover
+from kaio.dsl.intrinsic import Intrinsic
+from kaio.errors import Place
+from kaio.program import Site
+from kaio.source import Source
+
+__all__ = ["Body", "Sites"]
+
+
+class Sites:
+    """The numbered sites of a program; one source place has one number, however often it is emitted. 0 is no site."""
+
+    def __init__(self) -> None:
+        self.found = [Site("none", Place("", 0))]
+        self._numbers: dict[Site, int] = {}
+
+    def number(self, site: Site) -> int:
+        """The number of a site, a new one where it was not seen before."""
+        if site not in self._numbers:
+            self._numbers[site] = len(self.found)
+            self.found.append(site)
+        return self._numbers[site]
+
+    def reach(self, number: int, exits: int) -> None:
+        """These exits, too, can be reached from that site."""
+        self.found[number] = replace(self.found[number], reach=self.found[number].reach | exits)
+
+
+class _Token(llvm.Type):
+    """LLVM's token type, which llvmlite does not have."""
+
+    def _to_string(self) -> str:
+        return "token"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Token)
+
+    def __hash__(self) -> int:
+        return hash(_Token)
+
+
+_NONE = llvm.FormattedConstant(_Token(), "none")
+
+
+class Body:
+    """A kernel's function being built, and the target that the emitter asks."""
+
+    name: Literal["host"] = "host"
+
+    def __init__(
+        self,
+        module: llvm.Module,
+        typed: ir.Typed,
+        name: str,
+        sites: Sites,
+        *,
+        check: bool,
+        contract: bool,
+        prover: Prover | None = None,
+    ) -> None:
+        self.module, self.typed, self.function_name, self.sites = module, typed, name, sites
+        self.checks, self.contract, self.prover = check, contract, prover
+        self.waits = _waits(typed)
+        self.shared_nbytes = 0
+        self.registers: dict[str, llvm.Value] = {}
+        self._exits: dict[Place, int] = {}
+        self._returns = _returns(typed.function.source)
+        self._exit_blocks: dict[str, int] = {}
+        self._wait_blocks: dict[str, int] = {}
+
+    def emit(self) -> None:
+        """Fill the function."""
+        flat = argument_types(self.typed.arguments)
+        lead = [POINTER, I32, *[I32] * 12, POINTER]
+        kind = llvm.FunctionType(POINTER if self.waits else VOID, lead + flat)
+        self.function = function = llvm.Function(self.module, kind, self.function_name)
+        function.linkage = "internal"
+        self.context, self.thread, *registers, self.shared_start = function.args[: len(lead)]
+        self.arguments = list(function.args[len(lead) :])
+        self._name_parameters(registers)
+        self.b = llvm.IRBuilder(function.append_basic_block("entry"))
+        if self.waits:
+            self._begin_coroutine()
+        else:
+            function.attributes.add("alwaysinline")
+            self._add_noalias()
+        self._leave = function.append_basic_block("leave")
+        if self.prover is not None:
+            self.prover.begin(self.registers, self.arguments)
+        e = Emitter(self.b, self)
+        e.function(self.typed, argument_values(self.typed.arguments, self.arguments, e), lambda _: self.leave(e))
+        self.b.position_at_end(self._leave)
+        if self.waits:
+            e.call("llvm.coro.end", VOID, [self._handle, I1(0), _NONE])
+            self.b.ret(self._handle)
+            self._find_reach()
+        else:
+            self.b.ret_void()
+
+    def _name_parameters(self, registers: list[llvm.Value]) -> None:
+        self.context.name, self.thread.name, self.shared_start.name = "context", "thread", "shared"
+        for name, value in zip((*POSITIONS, *REGISTERS), registers, strict=True):
+            value.name = name
+            self.registers[name] = value
+        rest = iter(self.arguments)
+        for name, type_ in zip(self.typed.function.params, self.typed.arguments, strict=True):
+            for k in range(len(argument_types((type_,)))):
+                next(rest).name = f"{name}.{k}" if k else name
+
+    def _add_noalias(self) -> None:
+        """No two buffers of a launch overlap unless both are only read. (A coroutine's change while it waits.)"""
+        for argument in self.arguments:
+            if isinstance(argument.type, llvm.PointerType):
+                argument.add_attribute("noalias")
+
+    def _begin_coroutine(self) -> None:
+        b = self.b
+        # llvmlite does not know these attributes. A jump table costs a resume twice what compares cost.
+        set.update(self.function.attributes, ("presplitcoroutine", '"no-jump-tables"="true"'))
+        self.function.attributes.add("noinline")
+        null = llvm.Constant(POINTER, None)
+        identity = call(b, "llvm.coro.id", _Token(), [I32(abi.FRAME_ALIGNMENT), null, null, null])
+        nbytes = call(b, "llvm.coro.size.i64", I64, [])
+        frames = b.load(field_of(b, self.context, abi.FRAMES, I64))
+        with b.if_then(b.icmp_unsigned("==", frames, I64(0))):
+            b.store(nbytes, field_of(b, self.context, abi.FRAME_NBYTES, I64))
+            b.ret(null)
+        frame = frame_of(b, frames, nbytes, self.thread)
+        # The handle is returned: a coroutine that returns nothing is elided, with its resume function.
+        self._handle = call(b, "llvm.coro.begin", POINTER, [identity, frame])
+        words = b.load(field_of(b, self.context, abi.WORDS, POINTER))
+        self._words = b.gep(words, [b.mul(b.zext(self.thread, I64), I64(4))])
+
+    # -------------------------------------------------------------- Target: registers and memory
+
+    def locate(self, e: Emitter) -> None:
+        """Places travel in the sites; there is no debug information."""
+
+    def special_register(self, e: Emitter, register: str, axis: str) -> llvm.Value:
+        """`tid`, `ntid`, `ctaid`, `nctaid`: parameters of the function."""
+        return self.registers[f"{register}.{axis}"]
+
+    def shared(self, e: Emitter, element: llvm.Type, count: int, name: str) -> llvm.Value:
+        """Static shared memory is laid out here, from the start of the block's memory."""
+        alignment = 16
+        offset = (self.shared_nbytes + alignment - 1) // alignment * alignment
+        self.shared_nbytes = offset + count * _nbytes(element)
+        return e.b.bitcast(e.b.gep(self.shared_start, [I64(offset)], inbounds=True), element.as_pointer())
+
+    def local(self, e: Emitter, element: llvm.Type, count: int, name: str) -> llvm.Value:
+        """A stack slot, which a coroutine keeps in its frame where it must."""
+        with e.b.goto_entry_block():
+            array = e.b.alloca(llvm.ArrayType(element, count), name=name)
+            array.align = 16
+        return e.b.bitcast(array, element.as_pointer())
+
+    def load(self, e: Emitter, pointer: llvm.Value, read_only: bool) -> llvm.Value:
+        """A plain load."""
+        return e.b.load(pointer)
+
+    def alone(self, e: Emitter) -> llvm.Value:
+        """i1, at run time: no other worker runs this launch.
+
+        Threads change only where they wait, so then a plain update is an atomic one.
+        """
+        return e.b.icmp_unsigned("!=", e.b.load(field_of(e.b, self.context, abi.ALONE, I32)), I32(0))
+
+    # -------------------------------------------------------------- Target: checks
+
+    @property
+    def checks_asserts(self) -> bool:
+        """Assertions are compiled where anything is checked."""
+        return self.checks
+
+    def check_index(self, e: Emitter, index: llvm.Value, size: llvm.Value, axis: int, array: str) -> None:
+        """One unsigned comparison, unless the proof takes it over."""
+        if not self.checks or (self.prover is not None and self.prover.takes_index(index, size)):
+            return
+        with self._unless(e, e.b.icmp_unsigned("<", index, size)):
+            self._fault(e, Site("index", e.place, e.trace, array, axis), index, size)
+
+    def check(self, e: Emitter, holds: llvm.Value, text: str) -> None:
+        """A condition that the language demands."""
+        if self.checks:
+            with self._unless(e, holds):
+                self._fault(e, Site("check", e.place, e.trace, text))
+
+    def fail(self, e: Emitter, text: str) -> None:
+        """An assertion did not hold."""
+        self._fault(e, Site("assert", e.place, e.trace, text))
+
+    @contextmanager
+    def _unless(self, e: Emitter, holds: llvm.Value) -> Iterator[None]:
+        good, bad = e.block("ok"), e.block("fault")
+        e.b.cbranch(holds, good, bad).set_weights([1 << 20, 1])
+        e.b.position_at_end(bad)
+        yield
+        e.b.position_at_end(good)
+
+    def _fault(self, e: Emitter, site: Site, index: llvm.Value | None = None, size: llvm.Value | None = None) -> None:
+        wide = [I64(0) if v is None else v if v.type == I64 else e.b.sext(v, I64) for v in (index, size)]
+        e.b.call(fault_recorder(self.module), [self.context, self.thread, I32(self.sites.number(site)), *wide])
+        if self.waits:
+            e.b.store(I32(abi.FAULTED), self._word(e.b, abi.STATE))
+        e.b.branch(self._leave)
+
+    # -------------------------------------------------------------- Target: what is proved instead
+
+    def decide(self, e: Emitter, condition: llvm.Value) -> bool | None:
+        """A test on the index of the grid that the proof takes over."""
+        return self.prover.takes_guard(condition) if self.prover is not None else None
+
+    def note_range(self, e: Emitter, value: llvm.Value, start: llvm.Value, stop: llvm.Value, step: llvm.Value) -> None:
+        """What a loop variable ranges over."""
+        if self.prover is not None:
+            # The comparison that ends the loop stands in this block; it tells how the loop reads its numbers.
+            compares = [i for i in e.b.block.instructions if isinstance(i, llvm.instructions.ICMPInstr)]
+            is_signed = any(compare.op == "slt" for compare in compares)
+            self.prover.note_range(value, start, stop, step, is_signed)
+
+    # -------------------------------------------------------------- leaving and waiting
+
+    def leave(self, e: Emitter) -> None:
+        """The kernel returns; the scheduler learns through which exit."""
+        if self.waits:
+            number = self._exit_of(e.place)
+            e.b.store(I32(-1 - number), self._word(e.b, abi.STATE))
+            self._exit_blocks[e.b.block.name] = number
+        e.b.branch(self._leave)
+
+    def _exit_of(self, place: Place) -> int:
+        """The end of the kernel is exit 0 (Python returns from several places there), each `return` one more."""
+        if (place.line, place.column) not in self._returns:
+            return 0
+        return min(self._exits.setdefault(place, len(self._exits) + 1), abi.MAX_EXITS)
+
+    def suspend(self, e: Emitter, kind: str, **values: llvm.Value) -> llvm.Value | None:
+        """Wait here until the scheduler resumes this thread; `kind` is a kind of `Site`.
+
+        No kind of wait carries `values` to the scheduler, or gives one back, yet.
+        """
+        number = self.sites.number(Site(kind, e.place, e.trace))
+        e.b.store(I32(number), self._word(e.b, abi.STATE))
+        state = e.call("llvm.coro.suspend", I8, [_NONE, I1(0)])
+        resumed = e.block("resumed")
+        self._wait_blocks[e.b.block.name] = number
+        switch = e.b.switch(state, self._leave)
+        switch.add_case(I8(0), resumed)
+        e.b.position_at_end(resumed)
+        return None
+
+    def _word(self, b: llvm.IRBuilder, word: int) -> llvm.Value:
+        return b.bitcast(b.gep(self._words, [I64(4 * word * abi.WORD_STRIDE)]), I32.as_pointer())
+
+    def _find_reach(self) -> None:
+        """Which exits can be reached from each wait: a thread that left through the only one went round the barrier."""
+        follow = {block.name: _successors(block, self._leave) for block in self.function.blocks}
+        for start, number in self._wait_blocks.items():
+            seen: set[str] = set()
+            todo = list(follow[start])
+            while todo:
+                name = todo.pop()
+                if name not in seen:
+                    seen.add(name)
+                    todo += follow[name]
+            exits = {self._exit_blocks[name] for name in seen & self._exit_blocks.keys()}
+            mask = sum(1 << number for number in exits)
+            self.sites.reach(number, mask | (abi.MIXED if abi.MAX_EXITS in exits else 0))
+
+
+def _waits(typed: ir.Typed) -> bool:
+    """Whether a thread may wait for others in this function or one that it calls."""
+    callees = [found.callee for found in typed.calls.values()]
+    return any(
+        callee.suspends if isinstance(callee, Intrinsic) else isinstance(callee, ir.Typed) and _waits(callee)
+        for callee in callees
+    )
+
+
+def _returns(source: Source) -> frozenset[tuple[int, int]]:
+    """Where the `return` statements stand."""
+    places = [source.place(node) for node in ast.walk(source.node) if isinstance(node, ast.Return)]
+    return frozenset((place.line, place.column) for place in places)
+
+
+def _successors(block: llvm.Block, leave: llvm.Block) -> list[str]:
+    terminator = block.terminator
+    if terminator is None:
+        return []
+    if isinstance(terminator, llvm.instructions.SwitchInstr):
+        return [to.name for _, to in terminator.cases]
+    return [o.name for o in terminator.operands if isinstance(o, llvm.Block) and o is not leave]
+
+
+def _nbytes(element: llvm.Type) -> int:
+    if isinstance(element, llvm.IntType):
+        return int(element.width + 7) // 8
+    return 4 if isinstance(element, llvm.FloatType) else 8
