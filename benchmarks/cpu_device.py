@@ -155,7 +155,7 @@ def simulator_cases() -> dict[str, Callable[[], float]]:
 
 def main() -> None:
     report = Report("cpu_device")
-    one_core = sorted(os.sched_getaffinity(0))[-1]
+    one_core = max(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {one_core})
     big = compare(saxpy_cases() | matmul_cases(), unit="ms", rounds=11)
     barrier = compare(barrier_case(), unit="ns", rounds=11)
