@@ -146,7 +146,12 @@ def saturate_i32(e: Emitter, value: Value, source: DType) -> Value:
 
 def index(e: Emitter, value: Value, source: Type, size: Value, position: DType) -> Value:
     """An index of one axis; a negative literal counts from the end."""
-    if isinstance(source, Weak) and len(source.values) == 1 and isinstance(source.values[0], int) and source.values[0] < 0:
+    if (
+        isinstance(source, Weak)
+        and len(source.values) == 1
+        and isinstance(source.values[0], int)
+        and source.values[0] < 0
+    ):
         return e.b.add(size, constant(position, source.values[0]), flags=("nsw",))
     return e.convert(value, source, position)
 
@@ -174,7 +179,12 @@ def unary(e: Emitter, op: str, value: Value, dtype: Type) -> Value:
         return value
     if op == "~":
         return e.b.not_(value)
-    return e.b.fneg(value) if dtype.is_float else e.b.sub(constant(dtype, 0), value)
+    return negate(e, value) if dtype.is_float else e.b.sub(constant(dtype, 0), value)
+
+
+def negate(e: Emitter, value: Value) -> Value:
+    """-value of a float; libNVVM's dialect has no `fneg`, and subtracting from -0.0 is the same."""
+    return e.b.fsub(llvm.Constant(value.type, -0.0), value)
 
 
 def binary(e: Emitter, op: str, left: tuple[Value, Type], right: tuple[Value, Type], result: Type) -> Value:
@@ -264,7 +274,11 @@ def _divmod_literal(e: Emitter, op: str, l: Value, r: Value, dtype: DType, numbe
     if dtype.kind == "u":
         return b.udiv(l, r) if op == "//" else b.urem(l, r)
     if number & (number - 1) == 0:  # floor by a power of two is one shift, which LLVM does not find
-        return b.ashr(l, constant(dtype, number.bit_length() - 1)) if op == "//" else b.and_(l, constant(dtype, number - 1))
+        return (
+            b.ashr(l, constant(dtype, number.bit_length() - 1))
+            if op == "//"
+            else b.and_(l, constant(dtype, number - 1))
+        )
     zero = constant(dtype, 0)
     quotient, remainder = b.sdiv(l, r), b.srem(l, r)
     fix = b.icmp_signed("<", remainder, zero)

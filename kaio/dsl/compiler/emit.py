@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from llvmlite import ir as llvm
+from llvmlite import ir as llvmlite_ir
 
 from kaio.dsl.compiler import arithmetic, ir, loops
 from kaio.dsl.compiler.loops import Turn
@@ -25,7 +25,7 @@ from kaio.dsl.values import (
     Type,
     Weak,
 )
-from kaio.dtypes import DType, bool_, i32
+from kaio.dtypes import DType, bool_
 from kaio.errors import InternalError, Place
 from kaio.source import Source
 
@@ -37,19 +37,22 @@ Axis = Literal["x", "y", "z"]
 class Target(Protocol):
     """What a machine must know to receive a typed function."""
 
-    name: Literal["cuda", "host"]
     contract: bool
+
+    @property
+    def name(self) -> Literal["cuda", "host"]:
+        """Which of an intrinsic's rules are this machine's."""
 
     def locate(self, e: Emitter) -> None:
         """The following instructions come from `e.place` (of `e.source`, called from `e.callers`)."""
 
-    def special_register(self, e: Emitter, register: str, axis: Axis) -> llvm.Value:
+    def special_register(self, e: Emitter, register: str, axis: Axis) -> llvmlite_ir.Value:
         """`tid`, `ntid`, `ctaid` or `nctaid` of one axis, as i32."""
 
-    def check_index(self, e: Emitter, index: llvm.Value, size: llvm.Value, axis: int, array: str) -> None:
+    def check_index(self, e: Emitter, index: llvmlite_ir.Value, size: llvmlite_ir.Value, axis: int, array: str) -> None:
         """Leave with a fault unless 0 <= index < size (both i32 or both i64); nothing where unchecked."""
 
-    def check(self, e: Emitter, holds: llvm.Value, text: str) -> None:
+    def check(self, e: Emitter, holds: llvmlite_ir.Value, text: str) -> None:
         """Leave with a fault unless `holds`; nothing where unchecked."""
 
     def fail(self, e: Emitter, text: str) -> None:
@@ -59,22 +62,22 @@ class Target(Protocol):
     def checks_asserts(self) -> bool:
         """Whether assertions are compiled at all."""
 
-    def shared(self, e: Emitter, element: llvm.Type, count: int, name: str) -> llvm.Value:
+    def shared(self, e: Emitter, element: llvmlite_ir.Type, count: int, name: str) -> llvmlite_ir.Value:
         """A pointer to `count` elements that the threads of a block share."""
 
-    def local(self, e: Emitter, element: llvm.Type, count: int, name: str) -> llvm.Value:
+    def local(self, e: Emitter, element: llvmlite_ir.Type, count: int, name: str) -> llvmlite_ir.Value:
         """A pointer to `count` elements of this thread's own."""
 
-    def load(self, e: Emitter, pointer: llvm.Value, read_only: bool) -> llvm.Value:
+    def load(self, e: Emitter, pointer: llvmlite_ir.Value, read_only: bool) -> llvmlite_ir.Value:
         """Load one element from memory."""
 
-    def decide(self, e: Emitter, condition: llvm.Value) -> bool | None:
+    def decide(self, e: Emitter, condition: llvmlite_ir.Value) -> bool | None:
         """A branch that is known to go one way in this version of the code; None where it is not."""
 
-    def note_range(self, e: Emitter, value: llvm.Value, start: llvm.Value, stop: llvm.Value, step: llvm.Value) -> None:
+    def note_range(self, e: Emitter, value: llvmlite_ir.Value, start: llvmlite_ir.Value, stop: llvmlite_ir.Value, step: llvmlite_ir.Value) -> None:
         """`value` is what a `for` loop over range(start, stop, step) is at."""
 
-    def suspend(self, e: Emitter, kind: str, **values: llvm.Value) -> llvm.Value | None:
+    def suspend(self, e: Emitter, kind: str, **values: llvmlite_ir.Value) -> llvmlite_ir.Value | None:
         """Let the other threads run until they are all here (host rules only)."""
 
     def leave(self, e: Emitter) -> None:
@@ -85,15 +88,15 @@ class Target(Protocol):
 class BufferValue:
     """A buffer argument: the address of its first element, and its sizes as values of the index type."""
 
-    pointer: llvm.Value
-    sizes: tuple[llvm.Value, ...]
+    pointer: llvmlite_ir.Value
+    sizes: tuple[llvmlite_ir.Value, ...]
 
 
 @dataclass(frozen=True)
 class ArrayValue:
     """A shared or local array."""
 
-    pointer: llvm.Value
+    pointer: llvmlite_ir.Value
 
 
 @dataclass
@@ -104,12 +107,12 @@ class _Frame:
     arguments: dict[str, Any]
     on_return: Callable[[Any], None]
     values: dict[str, Any] = field(default_factory=dict)
-    products: dict[str, tuple[llvm.Value, llvm.Value]] = field(default_factory=dict)
-    starts: dict[int, llvm.Block] = field(default_factory=dict)
-    ends: dict[int, llvm.Block] = field(default_factory=dict)
+    products: dict[str, tuple[llvmlite_ir.Value, llvmlite_ir.Value]] = field(default_factory=dict)
+    starts: dict[int, llvmlite_ir.Block] = field(default_factory=dict)
+    ends: dict[int, llvmlite_ir.Block] = field(default_factory=dict)
     edges: set[tuple[int, int]] = field(default_factory=set)
     loops: list[tuple[int, Turn]] = field(default_factory=list)
-    phis: list[tuple[ir.Assign, list[llvm.PhiInstr]]] = field(default_factory=list)
+    phis: list[tuple[ir.Assign, list[llvmlite_ir.PhiInstr]]] = field(default_factory=list)
 
 
 class Emitter:
@@ -119,7 +122,7 @@ class Emitter:
     `e.convert` converts, `e.use` calls a primitive, `e.target` is the machine, `e.place` where in the source we are.
     """
 
-    def __init__(self, b: llvm.IRBuilder, target: Target) -> None:
+    def __init__(self, b: llvmlite_ir.IRBuilder, target: Target) -> None:
         self.b, self.target = b, target
         self.place = Place("", 0)
         self.callers: tuple[tuple[Place, Source], ...] = ()
@@ -127,13 +130,13 @@ class Emitter:
         self.assigning = ""  # the user's name for what the current statement makes or reads
 
     # ------------------------------------------------------------------ what rules are built of
-    void = llvm.VoidType()
+    void = llvmlite_ir.VoidType()
 
-    def llvm(self, type_: Type) -> llvm.Type:
+    def llvm(self, type_: Type) -> llvmlite_ir.Type:
         """The LLVM type of a scalar in a register."""
         return arithmetic.llvm_type(type_)
 
-    def const(self, dtype: DType, value: int | float | bool) -> llvm.Constant:
+    def const(self, dtype: DType, value: int | float | bool) -> llvmlite_ir.Constant:
         """A number of that type."""
         return arithmetic.constant(dtype, value)
 
@@ -151,15 +154,15 @@ class Emitter:
         """Call a primitive's rule for this target."""
         return primitive.rule(self.target.name)(self, *args)
 
-    def call(self, name: str, result: llvm.Type, args: list[llvm.Value]) -> llvm.Value:
+    def call(self, name: str, result: llvmlite_ir.Type, args: list[llvmlite_ir.Value]) -> llvmlite_ir.Value:
         """Call an LLVM intrinsic or an external function by name."""
         module = self.b.module
         function = module.globals.get(name)
         if function is None:
-            function = llvm.Function(module, llvm.FunctionType(result, [a.type for a in args]), name)
+            function = llvmlite_ir.Function(module, llvmlite_ir.FunctionType(result, [a.type for a in args]), name)
         return self.b.call(function, args)
 
-    def block(self, name: str) -> llvm.Block:
+    def block(self, name: str) -> llvmlite_ir.Block:
         """A new basic block at the end of the function."""
         return self.b.function.append_basic_block(name)
 
@@ -186,7 +189,7 @@ class Emitter:
     def inline(self, typed: ir.Typed, arguments: tuple[Any, ...]) -> Any:
         """A device function, lowered in place; gives what it returns."""
         join = self.block(f"{typed.function.name}.joined")
-        returned: list[tuple[Any, llvm.Block]] = []
+        returned: list[tuple[Any, llvmlite_ir.Block]] = []
 
         def on_return(value: Any) -> None:
             returned.append((value, self.b.block))
@@ -223,7 +226,7 @@ class Emitter:
         self.place = place
         self.target.locate(self)
 
-    def _join(self, type_: Type, returned: list[tuple[Any, llvm.Block]]) -> Any:
+    def _join(self, type_: Type, returned: list[tuple[Any, llvmlite_ir.Block]]) -> Any:
         if isinstance(type_, TupleType):
             return tuple(
                 self._join(item, [(value[k], block) for value, block in returned]) for k, item in enumerate(type_.items)
@@ -238,7 +241,7 @@ class Emitter:
     def _undefined(self, type_: Type) -> Any:
         if isinstance(type_, TupleType):
             return tuple(map(self._undefined, type_.items))
-        return None if _has_no_value(type_) else llvm.Constant(self.llvm(type_), llvm.Undefined)
+        return None if _has_no_value(type_) else llvmlite_ir.Constant(self.llvm(type_), llvmlite_ir.Undefined)
 
     # ------------------------------------------------------------------ blocks
     def _block(self, frame: _Frame, block: ir.Block) -> None:
@@ -292,7 +295,7 @@ class Emitter:
     def _position(frame: _Frame, label: int) -> int:
         return next(k for k, block in enumerate(frame.typed.function.blocks) if block.label == label)
 
-    def truth(self, value: Any, type_: Type) -> llvm.Value:
+    def truth(self, value: Any, type_: Type) -> llvmlite_ir.Value:
         """A value as an i1."""
         return self.convert(value, type_, bool_)  # type: ignore[arg-type]
 
@@ -322,10 +325,10 @@ class Emitter:
         source = frame.typed.types[name]
         value = frame.values.get(name)
         if isinstance(target, Weak) and isinstance(source, Weak) and len(target.values) > 1 and source != target:
-            before = sum(len(frame.typed.types[n].values) for _, n in phi.incoming[:position])  # type: ignore[union-attr]
+            before = i32_constant(sum(_count(frame.typed.types[n]) for _, n in phi.incoming[:position]))
             if len(source.values) == 1:
-                return self.const(i32, before)  # type: ignore[arg-type]
-            return self.b.add(value, self.const(i32, before))  # type: ignore[arg-type]
+                return before
+            return self.b.add(value, before)
         return self.convert(value, source, target)
 
     # ------------------------------------------------------------------ statements
@@ -409,10 +412,10 @@ class Emitter:
         types = frame.typed.types
         if op.left in frame.products and types[op.left] is result:
             x, y = frame.products[op.left]
-            return arithmetic.fma(self, x, y, r if op.op == "+" else self.b.fneg(r))
+            return arithmetic.fma(self, x, y, r if op.op == "+" else arithmetic.negate(self, r))
         if op.right in frame.products and types[op.right] is result:
             x, y = frame.products[op.right]
-            return arithmetic.fma(self, x if op.op == "+" else self.b.fneg(x), y, l)
+            return arithmetic.fma(self, x if op.op == "+" else arithmetic.negate(self, x), y, l)
         return None
 
     def _call(self, frame: _Frame, target: str, op: ir.Call) -> Any:
@@ -450,7 +453,7 @@ class Emitter:
         raise InternalError(f"the emitter does not know the attribute `{attribute}` of {source!r}")
 
     # ------------------------------------------------------------------ memory
-    def address(self, array: Any, type_: BufferType | ArrayType, index: Any, index_type: Type, name: str) -> llvm.Value:
+    def address(self, array: Any, type_: BufferType | ArrayType, index: Any, index_type: Type, name: str) -> llvmlite_ir.Value:
         """The address of one element; each axis is checked where the target checks."""
         indices = index_type.items if isinstance(index_type, TupleType) else (index_type,)
         values = index if isinstance(index_type, TupleType) else (index,)
@@ -473,7 +476,7 @@ class Emitter:
         type_, value = frame.typed.types[name], frame.values.get(name)
         if isinstance(type_, TupleType):
             at = frame.typed.types[index]
-            assert isinstance(at, Weak)
+            assert isinstance(at, Weak) and isinstance(at.value, int) and isinstance(value, tuple)
             return value[at.value]
         assert isinstance(type_, BufferType | ArrayType)
         self.assigning = ir.user_name(self._origin(frame, name))
@@ -495,7 +498,15 @@ class Emitter:
     def _origin(frame: _Frame, name: str) -> str:
         """The variable behind a temporary."""
         while ir.is_temporary(name):
-            found = next((s for b in frame.typed.function.blocks for s in b.body if isinstance(s, ir.Assign) and s.target == name), None)
+            found = next(
+                (
+                    s
+                    for b in frame.typed.function.blocks
+                    for s in b.body
+                    if isinstance(s, ir.Assign) and s.target == name
+                ),
+                None,
+            )
             if found is None or not isinstance(found.op, ir.Copy):
                 break
             name = found.op.source
@@ -510,11 +521,20 @@ class Emitter:
         return turn
 
 
+def i32_constant(value: int) -> llvmlite_ir.Constant:
+    """A position among literals."""
+    return llvmlite_ir.Constant(llvmlite_ir.IntType(32), value)
+
+
+def _count(type_: Type) -> int:
+    return len(type_.values) if isinstance(type_, Weak) else 0
+
+
 def _has_no_value(type_: Type) -> bool:
     return isinstance(type_, ObjectType) or (isinstance(type_, Weak) and len(type_.values) == 1)
 
 
-def _leaf_types(e: Emitter, type_: Type) -> list[llvm.Type]:
+def _leaf_types(e: Emitter, type_: Type) -> list[llvmlite_ir.Type]:
     if isinstance(type_, TupleType):
         return [leaf for item in type_.items for leaf in _leaf_types(e, item)]
     if isinstance(type_, DType | Weak) and not _has_no_value(type_):
@@ -522,7 +542,7 @@ def _leaf_types(e: Emitter, type_: Type) -> list[llvm.Type]:
     return []
 
 
-def _leaves(value: Any, type_: Type) -> list[llvm.Value]:
+def _leaves(value: Any, type_: Type) -> list[llvmlite_ir.Value]:
     if isinstance(type_, TupleType):
         return [leaf for v, item in zip(value, type_.items, strict=True) for leaf in _leaves(v, item)]
     if isinstance(type_, DType | Weak) and not _has_no_value(type_):
@@ -530,10 +550,9 @@ def _leaves(value: Any, type_: Type) -> list[llvm.Value]:
     return []
 
 
-def _rebuild(leaves: Iterator[llvm.Value], type_: Type) -> Any:
+def _rebuild(leaves: Iterator[llvmlite_ir.Value], type_: Type) -> Any:
     if isinstance(type_, TupleType):
         return tuple(_rebuild(leaves, item) for item in type_.items)
     if isinstance(type_, DType | Weak) and not _has_no_value(type_):
         return next(leaves)
     return None
-
