@@ -1,0 +1,105 @@
+"""Kernels and launches as users write them: all of it passes `mypy --strict`."""
+
+# ruff: noqa: B008  (a default that is cast at the definition is what a typed kernel writes)
+from __future__ import annotations
+
+import math
+from typing import TypeVar
+
+import numpy as np
+
+import kaio
+from kaio import D2, D3, Const, DType, In, InOut, Out, bool_, f32, f64, i32, u8
+
+T = TypeVar("T", f32, f64)
+TILE = 16
+
+
+@kaio.kernel
+def saxpy(x: In[f32], y: InOut[f32], a: f32) -> None:
+    i = kaio.grid(1)
+    if i < y.size:
+        y[i] = a * x[i] + y[i]
+
+
+@kaio.func
+def clamp(value: f32, low: f32, high: f32) -> f32:
+    return min(max(value, low), high)
+
+
+@kaio.func
+def add(a: f32, b: f32) -> f32:
+    return a + b
+
+
+@kaio.kernel
+def relu(x: In[f32, D2], out: Out[f32, D2], scale: f32 = f32(1.0), *, is_leaky: Const[bool] = False) -> None:
+    col, row = kaio.grid(2)
+    rows, cols = x.shape
+    if row >= rows or col >= cols:
+        return
+    value = x[row, col]
+    if value < 0:
+        value = 0.1 * value if is_leaky else 0.0
+    out[row, col] = clamp(value * scale, f32(0), f32(1))
+
+
+@kaio.kernel
+def matmul(a: In[f32, D2], b: In[f32, D2], c: Out[f32, D2]) -> None:
+    left = kaio.shared_mem((TILE, TILE), f32)
+    right = kaio.shared_mem((TILE, TILE), f32)
+    col, row = kaio.grid(2)
+    tx, ty = kaio.thread_idx.x, kaio.thread_idx.y
+    total = f32(0)
+    for tile in range((a.shape[1] + TILE - 1) // TILE):
+        k = tile * TILE + tx
+        left[ty, tx] = a[row, k] if row < a.shape[0] and k < a.shape[1] else 0.0
+        right[ty, tx] = b[k, col]
+        kaio.bar_sync()
+        for k in range(TILE):
+            total += left[ty, k] * right[k, tx]
+        kaio.bar_sync()
+    if row < c.shape[0] and col < c.shape[1]:
+        c[row, col] = total
+
+
+@kaio.kernel
+def histogram(picture: In[u8, D3], counts: InOut[i32], limit: i32, is_signed: bool_, bins: Const[int] = 256) -> None:
+    x, y, z = kaio.grid(3)
+    local = kaio.local_mem(4, f64)
+    n = 0
+    while n < limit:
+        n += 1
+    for i in range(4):
+        local[i] = math.sqrt(n) + abs(n) ** 2
+    assert n < bins, "too many"
+    level = i32(picture[z, y, x]) // 2 & 0xFF
+    kaio.atomic_add(counts, level % bins, 1)
+    if is_signed and kaio.block_idx.x != kaio.grid_dim.x - 1:
+        counts[0] = int(local[0]) + len(counts) + kaio.block_dim.x
+
+
+@kaio.kernel
+def generic(x: In[T], out: Out[T], dtype: Const[DType] = f32) -> None:
+    i = kaio.grid(1)
+    if i < out.size:
+        out[i] = dtype(x[i]) * 2
+
+
+def launch() -> None:
+    device = kaio.Device("cpu")
+    x = device.alloc_from(np.arange(10, dtype=np.float32))
+    y = device.alloc_zeros(10, f32)
+    done = saxpy.over(y.size).launch(x, y, 2.0)
+    done.wait()
+    saxpy[1, 32](x, y, 2.0)
+    matmul.over((10, 10)).block(16, 16).launch(x, y, y)
+    assert add(f32(1), f32(2)) == 3
+    assert f32.itemsize == 4
+    assert clamp(f32(1), f32(0), f32(1)) == y.to_host()[0]
+
+
+async def wait() -> None:
+    device = kaio.Device("cpu")
+    x = device.alloc_zeros((3, 4), f32)
+    await relu.over(x.shape).launch(x, x, is_leaky=True)
