@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 from kaio.errors import LaunchError, UnsupportedFeatureError
 from kaio.launch.arguments import Parameters
@@ -74,22 +74,28 @@ class Launcher:
     timed: bool
 
     def __init__(self, kernel: Launchable) -> None:
-        self.kernel = kernel
-        self._shape: tuple[int, ...] | None = None
-        self._grid: tuple[int, ...] | None = None
-        self._block: tuple[int, ...] | None = None
-        self._stream: Stream | None = None
-        self._device: Device | None = None
-        self._check: str | None = None
-        self.timed = False
-        self._geometries: dict[Device, Geometry] = {}
+        unset = {"_shape": None, "_grid": None, "_block": None, "_stream": None, "_device": None, "_check": None}
+        self._fill({"kernel": kernel, "timed": False, "_geometries": {}, **unset})
+
+    _shape: tuple[int, ...] | None
+    _grid: tuple[int, ...] | None
+    _block: tuple[int, ...] | None
+    _stream: Stream | None
+    _device: Device | None
+    _check: str | None
+    _geometries: dict[Device, Geometry]
+
+    def _fill(self, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def _with(self, **changes: Any) -> Launcher:
         new = Launcher.__new__(Launcher)
-        for name in Launcher.__slots__:
-            object.__setattr__(new, name, changes[name] if name in changes else getattr(self, name))
-        object.__setattr__(new, "_geometries", {})
+        new._fill({**{name: getattr(self, name) for name in Launcher.__slots__}, "_geometries": {}, **changes})
         return new
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a Launcher is immutable: `{name}` is given to one of its methods, which makes a new one")
 
     def over(self, shape: Any) -> Launcher:
         """One thread for each element of a NumPy shape (an int or a tuple of up to three), the last axis being x.

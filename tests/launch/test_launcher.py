@@ -155,6 +155,11 @@ def test_each_call_gives_a_new_value_and_leaves_the_old_one(saxpy, stream, x, y)
     assert (stream.last.block, stream.last.timed) == ((256, 1, 1), True)
 
 
+def test_it_does_not_change(saxpy) -> None:
+    with pytest.raises(AttributeError, match="a Launcher is immutable"):
+        Launcher(saxpy).timed = True
+
+
 def test_calling_a_launcher_launches(saxpy, stream, x, y) -> None:
     Launcher(saxpy).grid(3).block(64).on(stream)(x, y, 2.0)
     assert stream.last.grid == (3, 1, 1)
