@@ -9,6 +9,7 @@ import numpy as np
 
 from kaio.dtypes import DType, dtype_of
 from kaio.errors import BufferClosedError, KaioError
+from kaio.runtime import dlpack
 from kaio.runtime.completion import Completion
 from kaio.runtime.conversion import convert_array, element_bytes
 from kaio.runtime.layout import byte_range, is_contiguous, overlay, reshaped, sliced
@@ -318,6 +319,50 @@ class GpuBuffer(Generic[T]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self.device, self.to_host())
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The device by DLPack's numbers."""
+        if self.device.kind == "cpu":
+            return dlpack.DEVICE_CPU, 0
+        return dlpack.DEVICE_CUDA, int(str(self.device).partition(":")[2])
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The memory for another library, whose `stream` comes after kaio's pending writes. What it writes itself is
+        its own to finish before kaio goes on.
+        """
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError(f"a GpuBuffer on {self.device} is not handed to another device: copy it with `to_host()`")
+        if copy:
+            return self.copy().__dlpack__(stream=stream, max_version=max_version)
+        self.check_usable()
+        versioned = max_version is not None and max_version[0] >= 1
+        if self.is_read_only and not versioned:
+            raise BufferError("a GpuBuffer over read-only memory is shared by DLPack 1.0 and later only")
+        self.device.hand_over(self.memory, stream)
+        self.check_usable()
+        return dlpack.export_buffer(self, self.__dlpack_device__(), versioned)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The memory for another library, after kaio's pending writes; on a GPU only."""
+        if self.device.kind != "cuda":
+            raise AttributeError(f"a GpuBuffer on {self.device} has no CUDA array interface")
+        self.check_usable()
+        return {
+            "version": 3,
+            "shape": self.shape,
+            "strides": None if self.is_contiguous else self.strides,
+            "typestr": self.dtype.numpy.str,
+            "data": (self.pointer, self.is_read_only),
+            "stream": self.device.writing_stream(self.memory),
+        }
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError("a GpuBuffer is not turned into a NumPy array silently: copy it with `to_host()`")

@@ -331,6 +331,13 @@ class CudaDevice(Device):
                 event = self.events.record(driver.CUstream(memory.foreign_stream))
             self.ask(driver.cuEventSynchronize(event.handle))
 
+    def writing_stream(self, memory: Memory) -> int | None:
+        """The handle of the stream that still writes this memory."""
+        writer = memory.writer
+        if writer is None or writer.is_done:
+            return None
+        return int(writer.stream.raw)  # type: ignore[attr-defined]
+
     def hand_over(self, memory: Memory, stream: int | None) -> None:
         """Let a stream of another library wait for the work that writes this memory; -1: it does that itself."""
         writer = memory.writer

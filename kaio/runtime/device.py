@@ -156,6 +156,10 @@ class Device:
         if memory.writer is not None:
             memory.writer._block(None)
 
+    def writing_stream(self, memory: Memory) -> int | None:
+        """The handle of the stream that another library has to wait for, None if there is nothing to wait for."""
+        return None
+
     def wait_foreign(self, memory: Memory) -> None:
         """Wait until another library that works on this memory is done with it."""
 
@@ -261,7 +265,8 @@ class Device:
         foreign = read_foreign(array, self)
         if foreign is None:
             raise KaioError(
-                f"a {type(array).__name__} cannot be imported", help="copy it: `device.alloc_from(…)` takes any array"
+                f"a value of type `{type(array).__name__}` cannot be imported without a copy",
+                help="copy it: `device.alloc_from(…)` takes any array",
             )
         if not self._takes(foreign):
             raise KaioError(
