@@ -15,7 +15,7 @@ import kaio
 from kaio import D2, Const, DType, In, InOut, KaioError, LaunchError, Out, UnsupportedFeatureError, f32, f64, i32
 from kaio.dsl.compiler import pipeline
 from kaio.errors import CompileError
-from kaio.variants import same_value
+from kaio.variants import compiler_target, same_value
 
 T = TypeVar("T", f32, f64)
 OFFSET = 1.0
@@ -411,4 +411,26 @@ def test_a_constant_without_a_value_is_asked_for() -> None:
 def test_what_is_no_target_is_refused(target) -> None:
     assert refusal(saxpy.ptx, target, error=CompileError) == (
         f'{target!r} is not a target\n  help: for example "sm_90", "cpu", or a device'
+    )
+
+
+class Gpu(kaio.Device):
+    """As much of a GPU as the choice of what to compile looks at."""
+
+    kind, target, check = "cuda", "sm_90", "off"
+
+    def __new__(cls) -> Gpu:
+        return object.__new__(cls)
+
+    def __str__(self) -> str:
+        return "cuda:0"
+
+
+def test_a_launch_on_a_gpu_compiles_for_its_target_without_checks() -> None:
+    assert compiler_target(Gpu()) == ("sm_90", "off")
+
+
+def test_a_check_that_a_gpu_does_not_have_is_refused() -> None:
+    assert refusal(compiler_target, Gpu(), "bounds", error=UnsupportedFeatureError) == (
+        'check="bounds" is not supported on cuda:0 yet\n  help: run the kernel on `kaio.Device("cpu")`, which checks'
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from kaio.dsl.types import Param
 from kaio.dtypes import DType
-from kaio.errors import LaunchError
+from kaio.errors import KaioError, LaunchError
 from kaio.interop import adopt
 from kaio.launch.call import Call
 from kaio.launch.scalars import describe
@@ -88,7 +88,15 @@ def _foreign(kernel: str, name: str, dtype: DType, access: Access, value: Any) -
             f"argument `{name}` of kernel `{kernel}` must be a GpuBuffer of {dtype!r} (got {describe(value)})",
             help=f"copy it to a device: `{name} = device.alloc_from({converted})`",
         )
-    buffer = adopt(value)
+    try:
+        buffer = adopt(value)
+    except KaioError as problem:
+        if type(problem) is not KaioError:
+            raise  # not about this array but about its device
+        mistake = problem.mistakes[0]
+        raise LaunchError(
+            f"argument `{name}` of kernel `{kernel}` cannot be used in place: {mistake.what}", help=mistake.help
+        ) from problem
     if buffer is None:
         raise LaunchError(
             f"argument `{name}` of kernel `{kernel}` must be a GpuBuffer of {dtype!r} (got {describe(value)})",

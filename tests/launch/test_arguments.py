@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kaio
-from kaio import D0, D2, Const, DType, In, InOut, Out, f32, f64, i32, u8
+from kaio import D0, D2, Const, DType, In, InOut, Out, f32, f64, i8, i32, u8
 from kaio.dsl.types import Param, ScalarAnnotation, Signature
 from kaio.errors import BufferClosedError, LaunchError
 from kaio.launch import Launcher
+from kaio.runtime.foreign import Foreign
 from tests.launch.fakes import FakeKernel, fake
 
 T = TypeVar("T", f32, f64)
@@ -247,3 +248,66 @@ def test_a_generic_scalar_alone_needs_a_scalar_of_a_dtype(stream) -> None:
         "argument `a` of kernel `k` does not tell which dtype T is (got 0.5, a float)\n"
         "  help: pass a scalar of a dtype, for example `kaio.f32(a)`"
     )
+
+
+# --- memory of other libraries ----------------------------------------------------------------------------------------
+
+
+def imported(cpu: kaio.Device, size: int, *, read_only: bool = False) -> Any:
+    """A buffer over memory that is never touched."""
+    return cpu.adopt(Foreign("cpu", 0, 1 << 40, (size,), (1,), i8, read_only=read_only))
+
+
+def test_read_only_memory_may_be_read_and_not_written(stream, cpu) -> None:
+    x = imported(cpu, 4, read_only=True)
+    for access in (Out, InOut):
+        assert refusal(fake("k", x=access[i8]), stream, x) == (
+            f"argument `x` of kernel `k` is {access.__name__}, but its memory is read-only\n"
+            "  help: pass a copy: `x.copy()`"
+        )
+    Launcher(fake("k", x=In[i8])).over(8).on(stream).launch(x)
+    assert stream.last.values == (x.pointer, 4)
+
+
+@pytest.mark.parametrize(("size", "wide"), [(2**31 - 1, False), (2**31, True)])
+def test_a_buffer_with_more_elements_than_an_i32_counts_takes_the_wide_variant(stream, cpu, size, wide) -> None:
+    kernel = fake("k", x=In[i8])
+    Launcher(kernel).over(8).on(stream).launch(imported(cpu, size))
+    assert kernel.asked[-1][3] is wide
+    assert stream.last.values[1] == size
+
+
+def test_the_same_memory_imported_twice_is_found(stream, cpu) -> None:
+    message = refusal(fake("k", x=In[i8], y=Out[i8]), stream, imported(cpu, 4), imported(cpu, 4))
+    assert message.startswith("arguments `x` and `y` of kernel `k` are the same memory, and `y` is Out")
+
+
+class Elsewhere:
+    """An array of another library, on the host."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+def test_an_array_of_another_library_is_taken_in_place(stream, y) -> None:
+    array = np.arange(8, dtype=np.float32)
+    Launcher(fake("saxpy", x=In[f32], y=InOut[f32])).over(8).on(stream).launch(Elsewhere(array), y)
+    assert stream.last.values == (array.ctypes.data, 8, y.pointer, 8)
+
+
+def test_an_array_of_another_library_is_checked_like_a_buffer(saxpy, stream, y) -> None:
+    assert refusal(saxpy, stream, Elsewhere(np.arange(8.0)), y, 2.0) == (
+        "argument `x` of kernel `saxpy` must be a GpuBuffer of f32 (got f64[8])\n"
+        "  help: convert it with `x.astype(kaio.f32)`"
+    )
+
+
+def test_an_array_that_kaio_cannot_hold_is_refused_by_name(saxpy, stream, y) -> None:
+    message = refusal(saxpy, stream, Elsewhere(np.zeros(8, np.complex64)), y, 2.0)
+    assert message.startswith("argument `x` of kernel `saxpy` cannot be used in place: ")
