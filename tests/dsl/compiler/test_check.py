@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kaio import errors
 from kaio.dsl.compiler.check import check, read_kernel
 from kaio.dsl.compiler.parse import parse
 from kaio.errors import KernelSyntaxError
@@ -34,6 +35,16 @@ def read(names: dict[str, Any]) -> None:
         check(names["device"], parse(names["device"]), None)
     else:
         read_kernel(names["kernel"])
+
+
+def test_no_error_is_a_syntax_error() -> None:
+    """IPython shows a SyntaxError without its text."""
+    classes = [getattr(errors, name) for name in errors.__all__]
+    assert not any(issubclass(c, SyntaxError) for c in classes if isinstance(c, type))
+
+
+def test_every_message_belongs_to_a_program() -> None:
+    assert {path.stem for path in REJECTS.glob("*.txt")} == {path.stem for path in PROGRAMS}
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=[program.stem for program in PROGRAMS])

@@ -293,8 +293,6 @@ def test_an_async_function() -> None:
 
 # --- a file that has changed ------------------------------------------------------------------------------------------
 
-CHANGED = "the source of `f` is no longer what runs: line 1 of `{}` has changed since the function was made\n"
-
 
 @pytest.mark.parametrize(
     "text",
@@ -305,7 +303,7 @@ CHANGED = "the source of `f` is no longer what runs: line 1 of `{}` has changed 
         "import this_is_not_run\ndef f(x):\n    return x\n",
         "def f(x:\n",
         "x = '''\n",
-        "",
+        "\n",
         "def f(x):\n    return x + 2\n",
     ],
 )
@@ -316,11 +314,10 @@ def test_a_file_that_changed_since_import_is_found(tmp_path: Path, text: str) ->
     assert shape(parse(function)) == "def f(x):\n    return x + 1"
     path.write_text(text)
     os.utime(path, ns=(2**62, 2**62))
-    if text:
-        assert message(function).startswith(CHANGED.format(path))
-        assert "help: import the module again (`importlib.reload`), or restart Python" in message(function)
-    else:
-        assert message(function).startswith("the source of `f` cannot be read")
+    assert message(function) == (
+        f"the source of `f` is no longer what runs: line 1 of `{path}` has changed since the function was made\n"
+        "  help: import the module again (`importlib.reload`), or restart Python"
+    )
 
 
 def test_a_lambda_that_changed_since_import_is_found(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kaio.dsl.compiler.check.constant import UNDECIDED, condition, is_compile_time, loops_at_least_once
-from kaio.dsl.compiler.check.scope import Scope, own_nodes
+from kaio.dsl.compiler.check.scope import Scope, names_set, own_nodes
 from kaio.errors import Mistake
 
 __all__ = ["check_assigned"]
@@ -139,8 +139,7 @@ class _Walk:
         self.mistakes.append(_unbound(scope, node, name in path.maybe))
 
     def _names_set_in(self, root: ast.AST) -> frozenset[str]:
-        nodes = set(own_nodes(root))
-        return frozenset(name for name, stores in self.scope.stores.items() if not nodes.isdisjoint(stores))
+        return frozenset(name for node in own_nodes(root) for name in names_set(node))
 
 
 # --- the message ------------------------------------------------------------------------------------------------------

@@ -17,9 +17,12 @@ __all__ = ["check_buffers"]
 
 def check_buffers(scope: Scope) -> Iterator[Mistake]:
     """The mistakes with buffer parameters."""
-    yield from _written_inputs(scope)
+    accesses = {annotation.access for annotation in scope.buffers.values()}
+    if "In" in accesses:
+        yield from _written_inputs(scope)
+    if "Out" in accesses:
+        yield from _FirstUse(scope).mistakes
     yield from _wrong_axes(scope)
-    yield from _FirstUse(scope).mistakes
 
 
 def _buffer(scope: Scope, node: ast.AST, access: str) -> str | None:
@@ -124,7 +127,8 @@ class _FirstUse:
                 given = [*node.args, *(keyword.value for keyword in node.keywords)]
                 yield from (a.id for a in given if isinstance(a, ast.Name))
             case ast.Assign(value=value):  # under another name it may be written unseen
-                yield from (n.id for n in own_nodes(value) if isinstance(n, ast.Name) and not _is_indexed(n, value))
+                names = [n for n in own_nodes(value) if isinstance(n, ast.Name) and n.id in self.scope.buffers]
+                yield from (name.id for name in names if not _is_indexed(name, value))
 
     def _uses(self, root: ast.AST) -> None:
         """Report the reads in an expression or a simple statement, then note what it writes."""

@@ -15,12 +15,12 @@ from kaio.dsl.types import BufferAnnotation, ConstAnnotation, Signature
 from kaio.errors import Mistake
 from kaio.source import Source
 
-__all__ = ["LATER", "UNKNOWN", "Scope", "own_nodes"]
+__all__ = ["LATER", "UNKNOWN", "Scope", "names_set", "own_nodes"]
 
-_REFUSED_WHOLE = (ast.Raise, ast.JoinedStr)
-_OWN_SCOPES = (
+_LEFT_OUT = (
     ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda,
-    ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+    ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Raise, ast.JoinedStr,
+    ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop,
 )  # fmt: skip
 
 
@@ -44,12 +44,14 @@ def own_nodes(*roots: ast.AST) -> Iterator[ast.AST]:
     Left out are the insides of functions, classes, lambdas and comprehensions, which have names of their own, and of
     what is refused as a whole: one mistake is not told three times.
     """
-    for root in roots:
-        yield root
-        if isinstance(root, ast.ExceptHandler):
-            yield from own_nodes(*root.body)
-        elif not isinstance(root, _OWN_SCOPES + _REFUSED_WHOLE):
-            yield from own_nodes(*ast.iter_child_nodes(root))
+    todo = list(reversed(roots))
+    while todo:
+        node = todo.pop()
+        yield node
+        if isinstance(node, ast.ExceptHandler):
+            todo += reversed(node.body)
+        elif not isinstance(node, _LEFT_OUT):
+            todo += reversed(list(ast.iter_child_nodes(node)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +86,7 @@ class Scope:
         found: dict[str, list[ast.AST]] = {}
         outer = {name for node in self.nodes if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
         for node in self.nodes:
-            for name in _stored(node):
+            for name in names_set(node):
                 if name not in outer:
                     found.setdefault(name, []).append(node)
         return found
@@ -136,14 +138,15 @@ class Scope:
             tree = ast.parse("".join(linecache.getlines(self.source.filename, self.function.__globals__)))
         except (SyntaxError, ValueError):
             return frozenset()
-        return frozenset(name for node in own_nodes(tree) for name in _stored(node))
+        return frozenset(name for node in own_nodes(tree) for name in names_set(node))
 
     def mistake(self, what: str, node: ast.AST, way_out: str | None = None) -> Mistake:
         """A mistake at a node."""
         return Mistake(what, self.source.place(node), way_out)
 
 
-def _stored(node: ast.AST) -> Iterator[str]:
+def names_set(node: ast.AST) -> Iterator[str]:
+    """The names that this one node sets."""
     match node:
         case ast.Name(id=name, ctx=ast.Store()):
             yield name
