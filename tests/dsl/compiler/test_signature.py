@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import linecache
+import sys
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -84,6 +85,22 @@ def test_a_generic_kernel() -> None:
     found = read(k)
     assert str(found) == "k(x: In[T], y: Out[T, D2], a: T)"
     assert [a.dtype for a in found.specialise(dtypes={"T": f64}).arguments] == [f64, f64, f64]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the syntax is of Python 3.12")
+@pytest.mark.parametrize("future", ["", "from __future__ import annotations\n"])
+def test_a_generic_kernel_in_the_syntax_of_python_3_12(future: str) -> None:
+    k = make(f"{future}def k[S: (f32, f64)](x: In[S], a: S = 2):\n    b = S(a)\n    c = b\n")
+    source, found = read_kernel(k)
+    assert str(found) == "k(x: In[S], a: S = 2)"
+    assert [argument.dtype for argument in found.specialise(dtypes={"S": f64}).arguments] == [f64, f64]
+    assert source.first_line == 1 + bool(future)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the syntax is of Python 3.12")
+def test_an_alias_in_the_syntax_of_python_3_12() -> None:
+    k = make("type Image = In[u8, D2]\ndef k(x: Image): pass\n")
+    assert str(read(k)) == "k(x: In[u8, D2])"
 
 
 def test_annotated_is_seen_through() -> None:
