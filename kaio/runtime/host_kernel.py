@@ -9,7 +9,6 @@ import ctypes
 import functools
 import math
 import os
-import platform
 import struct
 import threading
 from collections import deque
@@ -18,7 +17,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from kaio import host_abi as abi
-from kaio.errors import KernelFault, Mistake
+from kaio.errors import InternalError, KernelFault, Mistake
 from kaio.program import HostProgram, Site
 
 __all__ = ["HostKernel", "Library", "WorkerPool"]
@@ -42,7 +41,10 @@ class Library:
             builder.export_symbol(name)
         with _LOADING:
             Library._count += 1
-            self._tracker = builder.link(_engine(), f"kaio.{Library._count}")
+            try:
+                self._tracker = builder.link(_engine(), f"kaio.{Library._count}")
+            except RuntimeError as problem:
+                raise InternalError(f"native code does not load: {problem}") from problem
 
     def address(self, name: str) -> int:
         """Where an exported function lies."""
@@ -56,7 +58,7 @@ def _engine() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     # JITLink puts all sections of an object side by side, as AArch64's page-relative addresses need.
-    return llvm.create_lljit_compiler(use_jit_link=platform.machine() in ("aarch64", "arm64"), suppress_errors=True)
+    return llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
 
 
 @functools.lru_cache(maxsize=4)
@@ -286,8 +288,11 @@ class HostKernel:
         where = f"\n  thread {facts['thread']} of block {facts['block']}"
         facts["line"] = found.place.line
         if found.kind != "index":
-            what = f"{found.text} in kernel `{self.program.name}`{where}"
-            return KernelFault([Mistake(what, found.place, trace=found.trace)], **facts)
+            name = f"kernel `{self.program.name}`"
+            what = f"{found.text} in {name}"
+            if found.kind == "assert":
+                what = f"assertion failed in {name}" + (f": {found.text}" if found.text else "")
+            return KernelFault([Mistake(what + where, found.place, trace=found.trace)], **facts)
         facts |= {"array": found.text, "axis": found.axis, "index": index, "size": size}
         axis = f"axis {found.axis} of `{found.text}` (size {size})"
         what = f"index {index} is out of range for {axis} in kernel `{self.program.name}`{where}"

@@ -12,7 +12,6 @@ import functools
 import hashlib
 import threading
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -51,13 +50,9 @@ def _function(name: str) -> bytes:
 
 @functools.cache
 def _source() -> bytes:
-    return _path().read_bytes()
+    from kaio.dsl.compiler.toolchain import libdevice_path
 
-
-def _path() -> Path:
-    from cuda.pathfinder import find_bitcode_lib
-
-    return Path(find_bitcode_lib("device"))
+    return libdevice_path().read_bytes()
 
 
 @functools.cache
