@@ -45,3 +45,9 @@ def test_everything_in_all_is_there() -> None:
     import kaio
 
     assert [name for name in kaio.__all__ if not hasattr(kaio, name)] == []
+
+
+def test_importing_kaio_needs_no_wheel_of_a_platform() -> None:
+    """Where NVIDIA, Numba or llvmlite have no wheel, kaio imports and checks kernels; only compiling needs them."""
+    absent = "import sys; sys.modules.update(dict.fromkeys(['numba', 'llvmlite', 'cuda', 'fcntl', 'resource']))"
+    modules_after(f"{absent}; import kaio, examples.saxpy")
