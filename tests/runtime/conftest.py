@@ -1,0 +1,117 @@
+"""A latch that holds a stream, and kernels that need no compiler."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kaio
+from kaio.errors import KernelFault
+
+
+class CpuLatch:
+    """Work of the CPU device that goes on once the latch is released."""
+
+    def __init__(self) -> None:
+        self._open = threading.Event()
+
+    def hold(self, stream: Any, *uses: Any) -> Any:
+        """Put work on the stream that uses these buffers and does not end before `release`."""
+        return stream.submit(self._open.wait, uses)
+
+    def release(self) -> None:
+        """Let the work end."""
+        self._open.set()
+
+
+class CudaLatch:
+    """Work of a GPU that waits until a word of host memory is 1."""
+
+    def __init__(self, device: Any) -> None:
+        from kaio.runtime.cuda import done, driver
+
+        with device.current():
+            self._address = int(done(driver.cuMemHostAlloc(64, 0)))
+        self._word = ctypes.c_uint32.from_address(self._address)
+        self._word.value = 0
+
+    def hold(self, stream: Any, *uses: Any) -> Any:
+        """Put work on the stream that uses these buffers and does not end before `release`."""
+        from kaio.runtime.cuda import driver
+
+        arguments = (stream.raw, self._address, driver.cuuint32_t(1), 0)
+        with stream.device._lock:
+            return stream.submit(driver.cuStreamWaitValue32, arguments, uses)
+
+    def release(self) -> None:
+        """Let the work end."""
+        self._word.value = 1
+
+
+@pytest.fixture
+def latch(device: kaio.Device) -> Iterator[Any]:
+    """What holds a stream until it is released, which it is at the latest when the test ends."""
+    latch = CpuLatch() if device.kind == "cpu" else CudaLatch(device)
+    yield latch
+    latch.release()
+    device.wait(timeout_s=60)
+
+
+class FakeKernel:
+    """What the CPU device takes for a loaded program: a Python function of grid, block and argument bytes."""
+
+    name = "fake"
+    max_threads = None
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self._function = function
+
+    @property
+    def kernel(self) -> FakeKernel:
+        """The host kernel: this itself."""
+        return self
+
+    def run(self, grid: Any, block: Any, arguments: bytes, workers: Any, shared_nbytes: int) -> None:
+        """Call the function."""
+        self._function(grid, block, arguments)
+
+
+@pytest.fixture
+def cpu() -> kaio.Device:
+    """The CPU device."""
+    return kaio.Device("cpu")
+
+
+@pytest.fixture
+def run(cpu: kaio.Device) -> Callable[..., Any]:
+    """Launch a Python function as a kernel of the CPU device: `run(function, (buffer, "Out"), stream=…)`."""
+
+    def run(function: Callable[..., object], *uses: Any, stream: Any = None, timed: bool = False) -> Any:
+        stream = stream or cpu.current_stream()
+        return stream.launch(FakeKernel(lambda *_: function()), (1, 1, 1), (1, 1, 1), b"", uses, timed=timed)
+
+    return run
+
+
+@pytest.fixture
+def fail(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Launch a kernel that fails: `fail((buffer, "Out"))`."""
+
+    def fail(*uses: Any, stream: Any = None, what: str = "it went wrong") -> Any:
+        def raise_fault() -> None:
+            raise KernelFault(what)
+
+        return run(raise_fault, *uses, stream=stream)
+
+    return fail
+
+
+@pytest.fixture
+def numbers(device: kaio.Device) -> Any:
+    """A buffer of 0, 1, … 11 as 3 rows of f32."""
+    return device.alloc_from(np.arange(12, dtype=np.float32).reshape(3, 4))

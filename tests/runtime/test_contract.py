@@ -1,0 +1,564 @@
+"""What every device does, whichever it is: buffers, order between streams, completions."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import gc
+import pickle
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import kaio
+from kaio import f32, f64, i32, u8
+from kaio.dtypes import DTYPES
+from kaio.errors import BufferClosedError, CompletionTimeout, KaioError, OutOfMemoryError
+
+same_device = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+# Buffers: what goes in comes out.
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (0,), (0, 4), (3, 0), (2, 3, 4)])
+def test_alloc_from_keeps_shape_dtype_and_values(device: Any, dtype: Any, shape: Any) -> None:
+    host = (np.arange(np.prod(shape, dtype=int)) % 2).reshape(shape).astype(dtype.numpy)
+    buffer = device.alloc_from(host)
+    assert (buffer.shape, buffer.dtype, buffer.ndim, buffer.size) == (shape, dtype, len(shape), host.size)
+    assert (buffer.nbytes, buffer.is_empty, buffer.is_contiguous) == (host.nbytes, host.size == 0, True)
+    back = buffer.to_host()
+    assert (back.shape, back.dtype) == (host.shape, host.dtype)
+    np.testing.assert_array_equal(back, host)
+
+
+def test_alloc_from_copies(device: Any) -> None:
+    host = np.zeros(4)
+    buffer = device.alloc_from(host)
+    host[:] = 1
+    assert buffer.to_host().tolist() == [0, 0, 0, 0]
+
+
+def test_alloc_from_takes_layouts_that_are_not_contiguous(device: Any) -> None:
+    base = np.arange(24.0).reshape(4, 6)
+    for host in (base.T, base[::2, 1::2], base[:, ::-1], np.asfortranarray(base), np.broadcast_to(base[0], (3, 6))):
+        buffer = device.alloc_from(host)
+        assert buffer.is_contiguous
+        np.testing.assert_array_equal(buffer.to_host(), host)
+
+
+def test_alloc_from_takes_a_read_only_array(device: Any) -> None:
+    host = np.arange(3)
+    host.flags.writeable = False
+    buffer = device.alloc_from(host)
+    buffer.fill(5)
+    assert (buffer.to_host().tolist(), host.tolist()) == ([5, 5, 5], [0, 1, 2])
+
+
+def test_alloc_from_refuses_an_element_type_by_its_name(device: Any) -> None:
+    with pytest.raises(KaioError) as caught:
+        device.alloc_from(np.ones(3, complex))
+    assert str(caught.value) == (
+        "kaio has no element type for NumPy's `complex128`\n"
+        f"  help: convert it to one of {', '.join(map(repr, DTYPES))}"
+    )
+
+
+def test_alloc_zeros_is_zero(device: Any) -> None:
+    for shape in (5, (2, 3), (), 0):
+        assert not device.alloc_zeros(shape, f64).to_host().any()
+
+
+@pytest.mark.parametrize(
+    ("shape", "what"),
+    [
+        (-1, "a shape has no negative sizes (got -1)"),
+        ((2, -3), "a shape has no negative sizes (got (2, -3))"),
+        (1.5, "a shape is an int or a tuple of ints (got 1.5)"),
+        (True, "a shape is an int or a tuple of ints (got True)"),
+        ("ab", "a shape is an int or a tuple of ints (got 'ab')"),
+    ],
+)
+def test_a_wrong_shape_is_shown(device: Any, shape: Any, what: str) -> None:
+    with pytest.raises(KaioError) as caught:
+        device.alloc_zeros(shape, f32)
+    assert str(caught.value) == what
+
+
+def test_out_of_memory_says_what_was_asked_and_who_holds_most(device: Any) -> None:
+    keep = device.alloc_empty(1 << 20, u8)
+    with pytest.raises(OutOfMemoryError) as caught:
+        device.alloc_empty(1 << 50, u8)
+    text = str(caught.value)
+    assert text.startswith(f"{device} has no memory for 1,125,899,906,842,624 bytes: ")
+    assert "1,048,576" in text
+    assert caught.value.facts["asked"] == 1 << 50
+    assert keep.nbytes in caught.value.facts["largest"]
+    assert device.alloc_from([1, 2]).to_host().tolist() == [1, 2]
+
+
+def test_to_host_into_an_array(device: Any, numbers: Any) -> None:
+    out = np.empty((3, 4), np.float32)
+    assert numbers.to_host(out) is out
+    assert out.sum() == 66
+    strided = np.zeros((3, 8), np.float32)
+    numbers.to_host(strided[:, ::2])
+    assert strided.sum() == 66
+    assert numbers[:, 1:3].to_host(np.empty((3, 2), np.float32)).tolist() == [[1, 2], [5, 6], [9, 10]]
+
+
+@pytest.mark.parametrize("out", [np.empty(12, np.float32), np.empty((3, 4)), [0]])
+def test_to_host_refuses_an_array_that_does_not_fit(numbers: Any, out: Any) -> None:
+    with pytest.raises(KaioError, match=r"`out` must be a NumPy array of f32\[3, 4\]"):
+        numbers.to_host(out)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_fill_sets_every_element(device: Any, dtype: Any) -> None:
+    value = True if dtype.kind == "b" else 1.1 if dtype.is_float else dtype.range[1] - 1
+    buffer = device.alloc_zeros(1000, dtype)
+    buffer.fill(value)
+    np.testing.assert_array_equal(buffer.to_host(), np.full(1000, value, dtype.numpy))
+    buffer.fill(0)
+    assert not buffer.to_host().any()
+    buffer[100:200].fill(value)
+    assert np.count_nonzero(buffer.to_host()) == 100
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "what"),
+    [
+        (u8, 256, "256 does not fit u8, which holds 0 to 255"),
+        (u8, -1, "-1 does not fit u8, which holds 0 to 255"),
+        (i32, 1.5, "1.5 is no i32"),
+        (f32, "x", "'x' is no f32"),
+    ],
+)
+def test_fill_refuses_what_is_no_element(device: Any, dtype: Any, value: Any, what: str) -> None:
+    with pytest.raises(KaioError) as caught:
+        device.alloc_zeros(3, dtype).fill(value)
+    assert caught.value.mistakes[0].what == what
+
+
+def test_copy_from_overwrites(device: Any, numbers: Any) -> None:
+    numbers.copy_from(np.ones((3, 4), np.float32))
+    assert numbers.to_host().sum() == 12
+    numbers.copy_from(device.alloc_zeros((3, 4), f32))
+    assert numbers.to_host().sum() == 0
+
+
+def test_copy_from_refuses_another_shape_or_type(numbers: Any) -> None:
+    with pytest.raises(KaioError, match=r"cannot be copied from shape \(12,\)"):
+        numbers.copy_from(np.ones(12, np.float32))
+    with pytest.raises(KaioError, match="cannot be copied from f64"):
+        numbers.copy_from(np.ones((3, 4)))
+
+
+def test_copy_is_independent(numbers: Any) -> None:
+    twin = numbers.copy()
+    numbers.fill(0)
+    assert twin.to_host().sum() == 66
+    assert numbers[:, 1].copy().is_contiguous
+
+
+def test_astype_converts_as_a_cast_does(device: Any) -> None:
+    x = device.alloc_from(np.array([1.9, -1.9, 300.0, np.nan, -np.inf], np.float32))
+    assert x.astype(u8).to_host().tolist() == [1, 0, 255, 0, 0]
+    assert x.astype(i32).to_host().tolist() == [1, -1, 300, 0, -(2**31)]
+    assert x[:3].astype(f64).dtype is f64
+
+
+def test_python_copies_and_pickles_go_through_the_host(device: Any, numbers: Any) -> None:
+    for twin in (copy.copy(numbers), copy.deepcopy(numbers), pickle.loads(pickle.dumps(numbers))):
+        assert (twin.device, twin.shape, twin.dtype) == (device, (3, 4), f32)
+        assert twin.to_host().sum() == 66
+        assert twin.byte_range != numbers.byte_range
+    assert pickle.loads(pickle.dumps(device)) is device
+
+
+# Views.
+
+
+def test_views_share_the_memory(numbers: Any) -> None:
+    numbers[1].fill(0)
+    numbers.reshape(-1)[0:2].fill(9)
+    assert numbers.to_host().tolist() == [[9, 9, 2, 3], [0, 0, 0, 0], [8, 9, 10, 11]]
+
+
+def test_writing_a_strided_view_leaves_the_gaps(numbers: Any) -> None:
+    numbers[::2, 1::2].copy_from(np.full((2, 2), -1, np.float32))
+    assert numbers.to_host().tolist() == [[0, -1, 2, -1], [4, 5, 6, 7], [8, -1, 10, -1]]
+    numbers[:, ::-1][:, 0].fill(5)
+    assert numbers.to_host()[:, 3].tolist() == [5, 5, 5]
+
+
+def test_an_integer_on_each_axis_gives_no_dimensions(numbers: Any) -> None:
+    one = numbers[2, -1]
+    assert (one.shape, one.to_host().item()) == ((), 11)
+
+
+@same_device
+@given(data=st.data())
+def test_a_view_reads_what_numpys_does(device: Any, data: st.DataObject) -> None:
+    shape = data.draw(hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5))
+    index = data.draw(hnp.basic_indices(shape, allow_newaxis=True, allow_ellipsis=True))
+    host = np.arange(np.prod(shape, dtype=int), dtype=np.int32).reshape(shape)
+    view, expected = device.alloc_from(host)[index], host[index]
+    assert view.shape == np.shape(expected)
+    if view.size:
+        assert (
+            view.is_contiguous
+            == np.asarray(
+                host[(*index, ...) if isinstance(index, tuple) and ... not in index else index]
+            ).flags.c_contiguous
+        )
+    np.testing.assert_array_equal(view.to_host(), expected)
+
+
+def test_reshape_refuses_what_needs_a_copy(numbers: Any) -> None:
+    with pytest.raises(KaioError) as caught:
+        numbers[:, 1:].reshape(9)
+    assert str(caught.value) == (
+        "a view of shape (3, 3) and strides (16, 4) cannot be seen as shape (9,) without a copy\n"
+        "  help: copy it first: `x.copy().reshape(…)`"
+    )
+    with pytest.raises(KaioError, match=r"12 elements of shape \(3, 4\) cannot be seen as shape \(5,\)"):
+        numbers.reshape(5)
+
+
+def test_an_index_of_another_kind_is_refused(numbers: Any) -> None:
+    with pytest.raises(KaioError, match="indexed by integers and slices"):
+        numbers[[0, 1]]
+    with pytest.raises(IndexError, match="index 3 is out of bounds for axis 0 with size 3"):
+        numbers[3]
+
+
+# The end of a buffer.
+
+
+def test_a_closed_buffer_raises_from_every_use(device: Any, numbers: Any) -> None:
+    view = numbers[0]
+    numbers.close()
+    assert numbers.is_closed
+    assert view.is_closed
+    uses = (numbers.to_host, numbers.copy, lambda: numbers.fill(0), lambda: numbers[0], lambda: numbers.reshape(12),
+            lambda: numbers.copy_from(np.ones((3, 4), np.float32)), numbers.check_usable, view.to_host,
+            lambda: numbers.astype(f64), numbers.__dlpack__)  # fmt: skip
+    for use in uses:
+        with pytest.raises(BufferClosedError, match=r"the GpuBuffer of f32\[.*\] was closed"):
+            use()
+    assert repr(numbers) == f"GpuBuffer(f32[3, 4] on {device}, closed)"
+    numbers.close()
+
+
+def test_closing_a_view_closes_only_the_view(numbers: Any) -> None:
+    with numbers[0] as view:
+        pass
+    assert view.is_closed
+    assert not numbers.is_closed
+    assert numbers.to_host().sum() == 66
+
+
+def test_stats_count_live_buffers(device: Any) -> None:
+    gc.collect()
+    before = device.stats()
+    x, y = device.alloc_zeros(100, f32), device.alloc_zeros(100, f64)
+    view = x[10:]
+    assert device.stats().live_buffers == before.live_buffers + 2
+    assert device.stats().live_nbytes == before.live_nbytes + 1200
+    del x
+    y.close()
+    assert device.stats().live_nbytes == before.live_nbytes + 400
+    del view
+    assert device.stats()[:2] == before[:2]
+
+
+def test_a_dropped_buffer_lives_until_its_work_is_done(device: Any, latch: Any) -> None:
+    target, stream = device.alloc_zeros(1 << 16, i32), device.stream()
+    source = device.alloc_zeros(1 << 16, i32)
+    source.fill(1).wait()
+    latch.hold(stream)
+    stream.copy(target, source)
+    source.close()
+    # New memory of the same size, at once written on another stream, must not be the source's.
+    others = [device.alloc_zeros(1 << 16, i32) for _ in range(4)]
+    for other in others:
+        other.fill(9)
+    latch.release()
+    assert (target.to_host() == 1).all()
+
+
+# Order between streams.
+
+
+def test_work_waits_for_the_writer_on_another_stream(device: Any, latch: Any) -> None:
+    x, y = device.alloc_zeros(4, i32), device.alloc_zeros(4, i32)
+    one, two = device.stream(), device.stream()
+    latch.hold(one, (x, "InOut"))
+    copied = two.copy(y, x)
+    assert not copied.is_done
+    latch.release()
+    copied.wait(60)
+
+
+def test_work_waits_for_readers_on_another_stream_before_it_writes(device: Any, latch: Any) -> None:
+    x, y = device.alloc_zeros(4, i32), device.alloc_zeros(4, i32)
+    one, two = device.stream(), device.stream()
+    latch.hold(one, (x, "In"))
+    read, written = two.copy(y, x), two.set(x, b"\7\0\0\0")
+    read.wait(60)
+    assert not written.is_done
+    latch.release()
+    assert x.to_host().tolist() == [7, 7, 7, 7]
+
+
+def test_unrelated_work_waits_for_nothing(device: Any, latch: Any) -> None:
+    x, y = device.alloc_zeros(4, i32), device.alloc_zeros(4, i32)
+    one, two = device.stream(), device.stream()
+    earlier = one.set(x, b"\3\0\0\0")
+    held = latch.hold(one)
+    two.copy(y, x).wait(60)
+    earlier.wait(60)
+    assert y.to_host().tolist() == [3, 3, 3, 3]
+    assert not held.is_done
+
+
+def test_copies_to_and_from_the_host_wait_for_nothing_unrelated(device: Any, latch: Any) -> None:
+    x = device.alloc_from([1, 2, 3])
+    held = latch.hold(device.current_stream())
+    x.copy_from(device.alloc_from([4, 5, 6]).to_host())
+    assert x.to_host().tolist() == [4, 5, 6]
+    assert not held.is_done
+
+
+def test_views_order_like_their_parent(device: Any, latch: Any) -> None:
+    x, y = device.alloc_zeros(8, i32), device.alloc_zeros(4, i32)
+    one, two = device.stream(), device.stream()
+    latch.hold(one, (x[:4], "Out"))
+    copied = two.copy(y, x[4:])
+    assert not copied.is_done
+    latch.release()
+    copied.wait(60)
+
+
+def test_a_block_of_a_stream_runs_its_work_there_and_waits(device: Any) -> None:
+    default = device.current_stream()
+    x = device.alloc_zeros(1000, i32)
+    with device.stream() as outer:
+        assert device.current_stream() is outer
+        with device.stream(priority=-1) as inner:
+            assert device.current_stream() is inner
+            assert inner.priority == -1
+            done = x.fill(5)
+        assert done.is_done
+        assert device.current_stream() is outer
+    assert device.current_stream() is default
+    assert done.stream is inner
+
+
+def test_each_thread_and_task_has_its_own_current_stream(device: Any) -> None:
+    found: list[Any] = []
+    with device.stream() as stream:
+        thread = threading.Thread(target=lambda: found.append(device.current_stream()))
+        thread.start()
+        thread.join()
+    assert found[0] is not stream
+
+
+def test_device_wait_waits_for_all_streams(device: Any, latch: Any) -> None:
+    works = [latch.hold(device.stream()) for _ in range(3)]
+    with pytest.raises(CompletionTimeout, match=rf"the work on {device} is not done after 0.01 s; it goes on"):
+        device.wait(timeout_s=0.01)
+    latch.release()
+    device.wait(timeout_s=60)
+    assert all(work.is_done for work in works)
+
+
+# Completions.
+
+
+def test_wait_with_a_timeout_leaves_the_work_alone(device: Any, latch: Any) -> None:
+    done = latch.hold(device.stream())
+    with pytest.raises(CompletionTimeout, match=r"the work is not done after 0.01 s; it goes on"):
+        done.wait(0.01)
+    with pytest.raises(TimeoutError):
+        done.wait(0)
+    latch.release()
+    done.wait(60)
+    assert done.is_done
+    assert done.result() is None
+
+
+def test_a_wrong_timeout_is_shown(device: Any, latch: Any) -> None:
+    done = latch.hold(device.stream())
+    for wrong in (-1, "1", float("nan")):
+        with pytest.raises(KaioError, match=r"`timeout_s` is a number of seconds, 0 or more"):
+            done.wait(wrong)
+
+
+def test_a_completion_has_no_truth_value(device: Any) -> None:
+    with pytest.raises(TypeError, match="ask `is_done`"):
+        bool(device.alloc_zeros(3, f32).fill(1))
+
+
+def test_elapsed_ms_needs_timing(device: Any) -> None:
+    done = device.alloc_zeros(3, f32).fill(1)
+    with pytest.raises(KaioError) as caught:
+        done.elapsed_ms
+    assert str(caught.value) == "this work was not timed\n  help: launch it with `.options(timed=True)`"
+
+
+def test_callbacks_run_once_each(device: Any, latch: Any) -> None:
+    called: list[str] = []
+    ran = threading.Event()
+    done = latch.hold(device.stream())
+    done.add_done_callback(lambda it: called.append("early" if it is done else "?"))
+    done.add_done_callback(lambda _: ran.set())
+    assert not called
+    latch.release()
+    assert ran.wait(60)
+    done.add_done_callback(lambda _: called.append("late"))
+    assert called == ["early", "late"]
+
+
+def test_await_resolves_many_while_other_threads_work(device: Any) -> None:
+    stop = threading.Event()
+
+    def keep_busy() -> None:
+        while not stop.is_set():
+            device.alloc_zeros(64, f32).fill(1).wait(60)
+
+    async def main() -> int:
+        streams = [device.stream() for _ in range(64)]
+        buffers = [device.alloc_zeros(64, f32) for _ in streams]
+        works = [stream.set(buffer, b"\0\0\0\0") for stream, buffer in zip(streams, buffers, strict=True)]
+        return len(await asyncio.gather(*(_awaited(work) for work in works)))
+
+    thread = threading.Thread(target=keep_busy)
+    thread.start()
+    try:
+        assert asyncio.run(asyncio.wait_for(main(), 120)) == 64
+    finally:
+        stop.set()
+        thread.join()
+
+
+async def _awaited(work: Any) -> Any:
+    return await work
+
+
+def test_cancelling_an_await_leaves_the_work_alone(device: Any, latch: Any) -> None:
+    done = latch.hold(device.stream())
+
+    async def main() -> None:
+        task = asyncio.ensure_future(_awaited(done))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not done.is_done
+        latch.release()
+        await done
+        await done
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_a_loop_that_is_closed_before_the_work_is_done_is_no_trouble(
+    device: Any, latch: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    done, ran = latch.hold(device.stream()), threading.Event()
+
+    async def main() -> None:
+        task = asyncio.ensure_future(_awaited(done))
+        await asyncio.sleep(0)
+        task.cancel()
+
+    asyncio.run(main())
+    done.add_done_callback(lambda _: ran.set())
+    latch.release()
+    assert ran.wait(60)
+    assert not caplog.records
+
+
+def test_loops_of_two_threads_await_the_same_work(device: Any, latch: Any) -> None:
+    done, found = latch.hold(device.stream()), []
+    started = threading.Barrier(3)
+
+    def wait() -> None:
+        async def main() -> None:
+            task = asyncio.ensure_future(_awaited(done))
+            await asyncio.sleep(0)
+            started.wait()
+            found.append(await task)
+
+        asyncio.run(asyncio.wait_for(main(), 60))
+
+    threads = [threading.Thread(target=wait) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    started.wait()
+    latch.release()
+    for thread in threads:
+        thread.join()
+    assert found == [None, None]
+
+
+def test_gather_is_done_when_all_are(device: Any, latch: Any) -> None:
+    quick, held = device.alloc_zeros(3, f32).fill(1), latch.hold(device.stream())
+    both = kaio.gather(quick, held)
+    ran = threading.Event()
+    both.add_done_callback(lambda _: ran.set())
+    with pytest.raises(CompletionTimeout):
+        both.wait(0.01)
+    latch.release()
+    assert both.result() == [None, None]
+    assert ran.wait(60)
+    assert asyncio.run(_awaited(kaio.gather(quick, held))) == [None, None]
+    assert kaio.gather().is_done
+
+
+def test_as_completed_gives_them_in_the_order_in_which_they_are_done(device: Any, latch: Any) -> None:
+    held, quick = latch.hold(device.stream()), device.alloc_zeros(3, f32).fill(1)
+    found = []
+    for done in kaio.as_completed([held, quick], timeout_s=60):
+        found.append(done)
+        latch.release()
+    assert found == [quick, held]
+
+
+def test_as_completed_gives_up_after_its_time(device: Any, latch: Any) -> None:
+    works = [latch.hold(device.stream()), device.alloc_zeros(3, f32).fill(1)]
+    with pytest.raises(CompletionTimeout, match=r"1 of 2 completions are not done after 0.05 s; their work goes on"):
+        list(kaio.as_completed(works, timeout_s=0.05))
+
+    async def main() -> None:
+        async for _ in kaio.as_completed(works, timeout_s=0.05):
+            pass
+
+    with pytest.raises(CompletionTimeout, match=r"1 of 2 completions are not done"):
+        asyncio.run(main())
+
+
+def test_as_completed_serves_asyncio(device: Any, latch: Any) -> None:
+    held, quick = latch.hold(device.stream()), device.alloc_zeros(3, f32).fill(1)
+
+    async def main() -> list[Any]:
+        found = []
+        async for done in kaio.as_completed([held, quick]):
+            found.append(done)
+            latch.release()
+        return found
+
+    assert asyncio.run(asyncio.wait_for(main(), 60)) == [quick, held]
+
+
+def test_gather_refuses_what_is_no_completion() -> None:
+    with pytest.raises(TypeError, match=r"takes completions \(got 3\)"):
+        kaio.gather(3)  # type: ignore[arg-type]
