@@ -51,11 +51,27 @@ def _written_inputs(scope: Scope) -> Iterator[Mistake]:
             yield scope.mistake(what, node, f"annotate it `{name}: InOut{annotation.removeprefix('In')}`")
 
 
+def _indexed_twice(scope: Scope) -> Iterator[tuple[ast.Subscript, ast.Subscript]]:
+    """`x[i][j]` of a buffer, with its `x[i]`."""
+    for node in scope.nodes:
+        match node:
+            case ast.Subscript(value=ast.Subscript(value=ast.Name(id=name)) as inner) if name in scope.buffers:
+                if not isinstance(inner.slice, ast.Slice):
+                    yield node, inner
+
+
 def _wrong_axes(scope: Scope) -> Iterator[Mistake]:
+    for outer, inner in _indexed_twice(scope):
+        parts = [ast.unparse(part).removeprefix("(").removesuffix(")") for part in (inner.slice, outer.slice)]
+        what = f"`{ast.unparse(outer)}`: a buffer takes all its indices at once"
+        yield scope.mistake(what, outer, f"write `{ast.unparse(inner.value)}[{', '.join(parts)}]`")
+    told = {inner for _, inner in _indexed_twice(scope)}
     for node in scope.nodes:
         if not (
             isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in scope.buffers
         ):
+            continue
+        if node in told:
             continue
         name, index = node.value.id, node.slice
         ndim = scope.buffers[name].ndim
@@ -85,6 +101,7 @@ class _FirstUse:
         self.scope = scope
         self.mistakes: list[Mistake] = []
         self._written: set[str] = set()
+        self._told: set[ast.AST] = {inner for _, inner in _indexed_twice(scope)}
         self._block(scope.body, frozenset())
 
     def _block(self, statements: list[ast.stmt], in_loop: frozenset[str]) -> None:
@@ -145,7 +162,7 @@ class _FirstUse:
 
     def _read(self, value: ast.expr, node: ast.expr) -> None:
         name = _buffer(self.scope, value, "Out")
-        if name is None or name in self._written:
+        if name is None or name in self._written or node in self._told:
             return
         self._written.add(name)  # one report for each buffer
         annotation = repr(self.scope.buffers[name])

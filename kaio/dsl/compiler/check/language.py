@@ -40,7 +40,6 @@ _REFUSED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Nonlocal: ("a kernel cannot set a variable of the function around it", "write into a buffer"),
     ast.Delete: ("a kernel has no `del`", "leave it out: a variable of a kernel holds nothing that must be freed"),
     ast.Match: ("a kernel has no `match`", "write `if`, `elif` and `else`"),
-    ast.AnnAssign: ("a variable of a kernel takes no annotation", "cast the value: `total = f32(0)`"),
     ast.List: ("a kernel has no lists", _TUPLE),
     ast.Set: ("a kernel has no sets", _TUPLE),
     ast.Dict: ("a kernel has no dicts", _TUPLE),
@@ -83,6 +82,11 @@ def check_language(scope: Scope) -> Iterator[Mistake]:
                 yield scope.mistake("a kernel has no `@`", node, "write the sum as a `for` loop over the shared axis")
             case ast.Compare():
                 yield from _compare(scope, node)
+            case ast.AnnAssign():
+                yield scope.mistake("a variable of a kernel takes no annotation", node, _as_cast(scope, node))
+            case ast.Subscript(ctx=ast.Store(), value=ast.Attribute()):
+                what = f"a kernel cannot set `{ast.unparse(node)}`: `{ast.unparse(node.value)}` is fixed"
+                yield scope.mistake(what, node, "set an element, `x[i] = value`, or a variable")
             case ast.Attribute(ctx=ast.Store()):
                 what = f"a kernel cannot set the attribute `{ast.unparse(node)}`"
                 yield scope.mistake(what, node, "set an element, `x[i] = value`, or a variable")
@@ -105,13 +109,13 @@ def _allowed_texts(scope: Scope) -> set[ast.AST]:
                 | ast.Assert(msg=ast.Constant(value=str()) as text)
             ):
                 found.add(text)
-            case ast.Call() if isinstance(scope.value_of(node.func), Intrinsic) or _calls_print(scope, node):
+            case ast.Call() if _is_told_elsewhere_or_takes_text(scope.value_of(node.func)):
                 found.update(a for a in [*node.args, *(k.value for k in node.keywords)] if isinstance(a, ast.Constant))
     return found
 
 
-def _calls_print(scope: Scope, node: ast.Call) -> bool:
-    return scope.value_of(node.func) is print
+def _is_told_elsewhere_or_takes_text(function: object) -> bool:
+    return isinstance(function, Intrinsic) or getattr(function, "__module__", None) in ("builtins", "_io")
 
 
 def _constant(scope: Scope, node: ast.Constant) -> Iterator[Mistake]:
@@ -126,6 +130,13 @@ def _constant(scope: Scope, node: ast.Constant) -> Iterator[Mistake]:
             )
         case types.EllipsisType():
             yield scope.mistake("`...` is not a value", node, "use a number for each axis")
+
+
+def _as_cast(scope: Scope, node: ast.AnnAssign) -> str:
+    """`total: f32 = 0` as an assignment."""
+    cast = ast.unparse(node.annotation) if isinstance(scope.value_of(node.annotation), DType) else "f32"
+    value = "0" if node.value is None else ast.unparse(node.value)
+    return f"cast the value: `{ast.unparse(node.target)} = {cast}({value})`"
 
 
 def _call(scope: Scope, node: ast.Call) -> Iterator[Mistake]:

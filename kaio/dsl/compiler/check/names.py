@@ -20,6 +20,8 @@ _BUILTINS = ("range", "min", "max", "abs", "int", "float", "bool", "len", "round
 _BUFFER_ATTRIBUTES = ("size", "shape", "ndim", "dtype")
 _AXES = ("x", "y", "z")
 
+_OTHER_LIBRARIES = ("cupy", "jax", "numba", "taichi", "tensorflow", "torch", "triton", "warp")
+
 _FROM_CUDA = {
     "threadIdx": "thread_idx",
     "blockIdx": "block_idx",
@@ -28,6 +30,9 @@ _FROM_CUDA = {
     "syncthreads": "bar_sync",
     "__syncthreads": "bar_sync",
     "laneid": "lane_id",
+    "shared": "shared_mem",
+    "local": "local_mem",
+    "atomic": "atomic_add",
 }
 
 _INSTEAD = {
@@ -63,7 +68,11 @@ def check_names(scope: Scope) -> Iterator[Mistake]:
 
 def _outer_name(scope: Scope, node: ast.Name) -> Iterator[Mistake]:
     name, value = node.id, scope.lookup(node.id)
-    if value is UNKNOWN:
+    if value is UNKNOWN and name == "cuda":
+        yield from (
+            _of_another_library(scope, a) for a in scope.nodes if isinstance(a, ast.Attribute) and a.value is node
+        )
+    elif value is UNKNOWN:
         yield scope.mistake(f"there is no `{name}` here", node, _meant(scope, name))
     elif value is getattr(builtins, name, UNKNOWN) and name not in _BUILTINS:
         allowed = ", ".join(f"`{name}`" for name in _BUILTINS)
@@ -96,7 +105,10 @@ def _attribute(scope: Scope, node: ast.Attribute) -> Iterator[Mistake]:
             yield _wrong_attribute(scope, node, "a buffer", _BUFFER_ATTRIBUTES)
         return
     value = scope.value_of(base)
-    if isinstance(value, Namespace):
+    if isinstance(value, types.ModuleType) and value.__name__.split(".")[0] in _OTHER_LIBRARIES:
+        if not isinstance(getattr(value, node.attr, None), types.ModuleType):
+            yield _of_another_library(scope, node)
+    elif isinstance(value, Namespace):
         if node.attr not in _AXES:
             yield _wrong_attribute(scope, node, f"`{ast.unparse(base)}`", _AXES)
     elif isinstance(value, types.ModuleType) and not _is_loading(value) and not hasattr(value, node.attr):
@@ -104,6 +116,13 @@ def _attribute(scope: Scope, node: ast.Attribute) -> Iterator[Mistake]:
         near = wanted if wanted and hasattr(value, wanted) else _near(node.attr, _public(value))
         help_text = f"did you mean `{ast.unparse(base)}.{near}`?" if near else None
         yield scope.mistake(f"module `{value.__name__}` has no `{node.attr}`", node, help_text)
+
+
+def _of_another_library(scope: Scope, node: ast.Attribute) -> Mistake:
+    kaio = sys.modules["kaio"]
+    near = _FROM_CUDA.get(node.attr, node.attr)
+    help_text = f"write `kaio.{near}`" if hasattr(kaio, near) else "use Python's `math` or kaio's own functions"
+    return scope.mistake(f"`{ast.unparse(node)}` is not kaio's, and cannot be used in a kernel", node, help_text)
 
 
 def _wrong_attribute(scope: Scope, node: ast.Attribute, whose: str, known: tuple[str, ...]) -> Mistake:
