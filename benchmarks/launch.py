@@ -8,6 +8,7 @@ Needs an NVIDIA GPU, and gcc for the floor.
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
 import tempfile
@@ -78,7 +79,10 @@ def c_floor(device: kaio.Device) -> dict[str, Case]:
         subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
         loop = ctypes.CDLL(str(library)).loop
     driver = ctypes.CDLL("libcuda.so.1")
-    module, function, stream = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    context, module, function, stream = (ctypes.c_void_p() for _ in range(4))
+    check(driver.cuInit(0))
+    check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+    check(driver.cuCtxSetCurrent(context))
     image = ctypes.create_string_buffer(program.cubin, len(program.cubin))
     check(driver.cuModuleLoadData(ctypes.byref(module), image))
     check(driver.cuModuleGetFunction(ctypes.byref(function), module, program.name.encode()))
@@ -158,6 +162,8 @@ def triton(_: kaio.Device) -> dict[str, Case]:
 
 
 def main() -> None:
+    # Numba reads this when it is first imported: its warning of small grids is no part of a launch.
+    os.environ["NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS"] = "0"
     report = Report("launch")
     device = kaio.Device("cuda:0")
     cases = kaio_cases(device)

@@ -112,10 +112,11 @@ def count_levels(pixels: In[u8], counts: InOut[i32]) -> None:
 def make_equaliser(counts: In[i32], table: Out[u8]) -> None:
     """The table that spreads a histogram evenly over all levels. One block of `LEVELS` threads.
 
-    ``table[v]`` is where the share of the pixels that are darker than the darkest or at most v ends up; a picture of
-    one level only keeps it. The running sum is that of Hillis and Steele (1986): log2(LEVELS) steps, in place.
+    The darkest level that occurs becomes 0; each other becomes the share of the pixels above the darkest that are not
+    brighter than it. A picture of one level only keeps it. The running sum is that of Hillis and Steele (Data parallel
+    algorithms, 1986): log2(LEVELS) steps.
     """
-    running = kaio.shared_mem(LEVELS, i32)
+    running, darkest = kaio.shared_mem(LEVELS, i32), kaio.shared_mem(1, i32)
     level = kaio.thread_idx.x
     running[level] = counts[level]
     reach = 1
@@ -127,16 +128,16 @@ def make_equaliser(counts: In[i32], table: Out[u8]) -> None:
         reach *= 2
     kaio.bar_sync()
 
-    # The darkest level that occurs goes to 0: what is above it is shared out. Its count is the smallest running sum.
-    darkest = running[LEVELS - 1]
-    for k in range(LEVELS):
-        if running[k] > 0:
-            darkest = min(darkest, running[k])
-    spread = running[LEVELS - 1] - darkest
+    # One thread is at the darkest level that occurs: nothing is counted below it.
+    if running[level] > 0 and (level == 0 or running[level - 1] == 0):
+        darkest[0] = running[level]
+    kaio.bar_sync()
+
+    spread = running[LEVELS - 1] - darkest[0]
     if spread == 0:
         table[level] = u8(level)
     else:
-        above = max(running[level] - darkest, 0)
+        above = max(running[level] - darkest[0], 0)
         table[level] = u8((i64(above) * 255 + spread // 2) // spread)  # above * 255 leaves i32 at 8.4 megapixels
 
 
