@@ -18,7 +18,7 @@ from kaio.dsl.compiler.emit import Axis, BufferValue, Emitter
 from kaio.dsl.compiler.options import CompileOptions
 from kaio.dsl.values import BufferType, Type
 from kaio.dtypes import DType, bool_
-from kaio.errors import CompileError, Place
+from kaio.errors import Place
 
 __all__ = ["Ptx", "emit_ptx"]
 
@@ -30,7 +30,6 @@ _DATA_LAYOUT = (
 _RANGES = {"tid": (0, 1024), "ntid": (1, 1025), "ctaid": (0, 2**31 - 1), "nctaid": (1, 2**31 - 1)}
 _RANGES_Z = {"tid": (0, 64), "ntid": (1, 65)}
 _RANGES_YZ = {"ctaid": (0, 65535), "nctaid": (1, 65536)}
-_STATIC_SHARED_NBYTES = 48 * 1024
 # PTX opcodes are reserved words for its assembler
 _RESERVED = frozenset(
     ["abs", "add", "addc", "and", "atom", "bar", "bfe", "bfi", "bra", "brev", "brkpt", "brx", "call", "clz", "cnot", "copysign", "cos", "cp", "cvt", "cvta", "discard", "div", "ex2", "exit", "fma", "fns", "ld", "ldu", "lg2", "lop3", "mad", "mad24", "madc", "match", "max", "mbarrier", "membar", "min", "mov", "mul", "mul24", "neg", "not", "or", "pmevent", "popc", "prefetch", "prmt", "rcp", "red", "redux", "rem", "ret", "rsqrt", "sad", "selp", "set", "setp", "shf", "shfl", "shl", "shr", "sin", "slct", "sqrt", "st", "sub", "subc", "suld", "sured", "sust", "szext", "tanh", "testp", "tex", "tld4", "trap", "txq", "vote", "xor"]
@@ -56,11 +55,6 @@ def emit_ptx(typed: ir.Typed, target: str, options: CompileOptions, signature: s
     module.triple, module.data_layout = "nvptx64-nvidia-cuda", _DATA_LAYOUT
     machine = CudaTarget(module, typed, options)
     machine.emit()
-    if machine.shared_nbytes > _STATIC_SHARED_NBYTES:
-        raise CompileError(
-            f"kernel `{name}` uses {machine.shared_nbytes} bytes of static shared memory; the limit is {_STATIC_SHARED_NBYTES}",
-            place=typed.function.blocks[0].terminator.place, help="make its `shared_mem` arrays smaller",
-        )  # fmt: skip
     text = str(module)
     flags = ("-opt=3", "-fma=0", *(("-ftz=1", "-prec-div=0", "-prec-sqrt=0") if options.fastmath else ()))
     ptx = toolchain.compile_nvvm(text, name, target, flags, '@"__nv_' in text)
@@ -229,7 +223,7 @@ class _Lines:
             type_ = self.module.add_debug_info("DISubroutineType", {"types": self.module.add_metadata([])})
             self.scopes[file, function] = self.module.add_debug_info(
                 "DISubprogram",
-                {"name": function, "file": where, "line": line, "type": type_, "isLocal": False, "isDefinition": True,
+                {"name": function, "linkageName": function, "file": where, "line": line, "type": type_, "isLocal": False, "isDefinition": True,
                  "scopeLine": line, "isOptimized": True, "unit": self.unit},
                 is_distinct=True,
             )  # fmt: skip

@@ -42,7 +42,7 @@ from kaio.dsl.values import (
 from kaio.dtypes import DType, bool_, dtype_of, f32, f64, u64
 from kaio.errors import KaioError, KernelTypeError, Mistake, Place, PrecisionWarning
 
-__all__ = ["infer"]
+__all__ = ["constant_type", "infer"]
 
 TypeCallee = Callable[[types.FunctionType, Mapping[str, Type], Place], ir.Typed]
 _MOST_ROUNDS = 50
@@ -370,7 +370,9 @@ class _Inference:
         if not isinstance(function, ObjectType):
             raise RuleError(f"{show(function)} cannot be called")
         callee = function.value
-        if isinstance(callee, DType):
+        if isinstance(callee, type) and issubclass(callee, np.generic):  # np.float64(0.1) has a width of its own
+            callee = operators.cast_to(numpy_dtype(callee))
+        elif isinstance(callee, DType):
             callee = operators.cast_to(callee)
         elif not isinstance(callee, Intrinsic):
             callee = STANDARD.get(callee, callee) if _is_hashable(callee) else callee
@@ -445,6 +447,14 @@ def constant_type(value: Any) -> Type:
     if isinstance(value, np.ndarray):
         raise RuleError("an array cannot be captured", "pass it to the kernel as a buffer")
     return ObjectType(value)
+
+
+def numpy_dtype(scalar: type[np.generic]) -> DType:
+    """The dtype of a NumPy scalar type called in a kernel."""
+    try:
+        return dtype_of(scalar)
+    except KaioError as problem:
+        raise RuleError(problem.mistakes[0].what, problem.mistakes[0].help) from None
 
 
 def _bool() -> DType:
@@ -538,5 +548,3 @@ def _is_made_of_ints_or_literals(
         )
     )
 
-
-__all__ += ["KaioError", "constant_type"]

@@ -14,13 +14,14 @@ from kaio.dsl.compiler.options import CompileOptions
 from kaio.dsl.compiler.parse import parse
 from kaio.dsl.compiler.signature import signature
 from kaio.dsl.types import BufferAnnotation, Signature, Specialisation
-from kaio.dsl.values import BufferType, ObjectType, Type, Weak, index_type, show
-from kaio.errors import KaioError, KernelTypeError, Mistake, Place
+from kaio.dsl.values import BufferType, ObjectType, Type, Weak, index_type
+from kaio.errors import CompileError, KaioError, KernelTypeError, Mistake, Place
 from kaio.program import CudaProgram, HostProgram
 from kaio.source import Source
 
 __all__ = ["Capture", "CompileOptions", "Compiled", "Front", "compile_cuda", "compile_host", "read"]
 
+_STATIC_SHARED_NBYTES = 48 * 1024
 _LOCK = threading.RLock()  # Numba's front end keeps state of its own
 
 
@@ -68,6 +69,7 @@ def compile_cuda(
         middle = _Middle(front, specialisation)
         typed = middle.typed()
         ptx = emit_ptx(typed, target, options, str(front.signature))
+    _check_shared(front, ptx.shared_nbytes)
     name = front.signature.name
     cubin = toolchain.link(ptx.text, name, target) if link else b""
     program = CudaProgram(
@@ -86,8 +88,19 @@ def compile_host(front: Front, specialisation: Specialisation, options: CompileO
         middle = _Middle(front, specialisation)
         typed = middle.typed()
         module = emit_host(typed, check=check != "off", contract=options.contract)
+        _check_shared(front, module.shared_nbytes)
         program = link_host(module, front.signature.name, specialisation.arguments, specialisation.index_bits)
     return Compiled(program, tuple(middle.captures.values()), {**middle.stages, "llvm": module.text})
+
+
+def _check_shared(front: Front, nbytes: int) -> None:
+    """The limit of every GPU for memory that is sized when compiling; the CPU device keeps to it."""
+    if nbytes > _STATIC_SHARED_NBYTES:
+        raise CompileError(
+            f"kernel `{front.signature.name}` uses {nbytes} bytes of shared memory, and a block has {_STATIC_SHARED_NBYTES}",
+            place=front.source.place(front.source.node),
+            help="make its `shared_mem` arrays smaller",
+        )
 
 
 class _Middle:
@@ -180,5 +193,3 @@ def _known(type_: Type) -> Any:
         return type_.value
     return _UNKNOWN
 
-
-__all__ += ["show"]
