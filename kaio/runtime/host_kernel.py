@@ -10,6 +10,7 @@ import functools
 import math
 import os
 import struct
+import sys
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -57,8 +58,8 @@ def _engine() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    # JITLink puts all sections of an object side by side, as AArch64's page-relative addresses need.
-    return llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
+    # JITLink puts all sections of an object side by side, as relative addresses between them need.
+    return llvm.create_lljit_compiler(use_jit_link=sys.platform != "win32", suppress_errors=True)
 
 
 @functools.lru_cache(maxsize=4)

@@ -6,7 +6,7 @@ Each use makes its own target machine: an execution engine owns the one it is gi
 from __future__ import annotations
 
 import functools
-import platform
+import sys
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -122,5 +122,5 @@ _LOADED: list[None] = []
 @functools.cache
 def _engine() -> Any:
     _initialise()
-    # JITLink puts all sections of an object side by side, as AArch64's page-relative addresses need.
-    return llvm.create_lljit_compiler(use_jit_link=platform.machine() in ("aarch64", "arm64"), suppress_errors=True)
+    # JITLink puts all sections of an object side by side, as relative addresses between them need.
+    return llvm.create_lljit_compiler(use_jit_link=sys.platform != "win32", suppress_errors=True)
