@@ -76,7 +76,7 @@ def main(device: kaio.Device | None = None, rows: int = 64, columns: int = 1000)
     x = np.random.default_rng(3).normal(0, 30, (rows, columns)).astype(np.float32)
 
     out = device.alloc_empty((rows, columns), f32)
-    softmax.over(rows * THREADS).block(THREADS).launch(device.alloc_from(x), out).wait()
+    softmax.grid(rows).block(THREADS).launch(device.alloc_from(x), out).wait()
 
     powers = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
     np.testing.assert_allclose(out.to_host(), powers / powers.sum(axis=1, keepdims=True), rtol=1e-5, atol=1e-30)

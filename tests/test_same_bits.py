@@ -41,7 +41,7 @@ def test_softmax_but_for_the_last_bits_of_exp() -> None:
 
     def run(device: kaio.Device) -> np.ndarray:
         out = device.alloc_empty(x.shape, kaio.f32)
-        softmax.softmax.over(x.shape[0] * softmax.THREADS).block(softmax.THREADS).launch(device.alloc_from(x), out)
+        softmax.softmax.grid(x.shape[0]).block(softmax.THREADS).launch(device.alloc_from(x), out)
         return out.to_host()
 
     np.testing.assert_array_max_ulp(*(run(kaio.Device(name)) for name in DEVICES), maxulp=4)
