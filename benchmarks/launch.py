@@ -165,7 +165,10 @@ def main() -> None:
     # Numba reads this when it is first imported: its warning of small grids is no part of a launch.
     os.environ["NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS"] = "0"
     report = Report("launch")
-    device = kaio.Device("cuda:0")
+    try:
+        device = kaio.Device("cuda:0")
+    except kaio.DeviceNotFoundError as problem:
+        raise SystemExit(f"this benchmark needs a GPU: {problem}") from None
     cases = kaio_cases(device)
     for others in (c_floor, numba_cuda, cupy_raw, triton):
         try:
