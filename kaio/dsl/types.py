@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_origin
 
 from kaio.dtypes import DType, dtype_of
-from kaio.errors import KaioError, Place
+from kaio.errors import Place
 from kaio.program import Access, Argument
 
 __all__ = [
@@ -98,13 +98,15 @@ def _buffer_annotation(access: Access, item: Any) -> BufferAnnotation | WrongAnn
     if not isinstance(dtype, DType | TypeVar):
         close = close_dtype(dtype)
         way_out = f"write `{access}[{close}]`" if close else f"for example `{access}[f32]`"
+        if isinstance(dimensions, DType | TypeVar):
+            way_out = f"the element type comes first: `{access}[{spelled(dimensions)}, {spelled(dtype)}]`"
         return WrongAnnotation(f"`{text}`: the element type must be a kaio dtype", way_out)
     if len(rest) > 1:
         way_out = f"for example `{access}[{dtype.__name__}, D2]`"
         return WrongAnnotation(f"`{text}`: a buffer has an element type and a number of dimensions, no more", way_out)
     if not isinstance(dimensions, type) or dimensions not in _DIMENSIONS:
         is_count = isinstance(dimensions, int) and dimensions in _DIMENSIONS.values()
-        way_out = f"write `{access}[{dtype.__name__}, D{dimensions if is_count else 2}]`"
+        way_out = f"write `{access}[{dtype.__name__}, D{dimensions if is_count else 2:d}]`"
         return WrongAnnotation(f"`{text}`: the dimensions must be one of D0, D1, D2, D3, D4", way_out)
     return BufferAnnotation(access, dtype, _DIMENSIONS[dimensions])
 
@@ -136,7 +138,7 @@ def close_dtype(what: Any) -> str | None:
     try:
         is_dtype = isinstance(what, str | type) or type(what).__module__.startswith("numpy")
         found = dtype_of(name if module == "torch" else what) if is_dtype or module == "torch" else None
-    except KaioError:
+    except Exception:  # NumPy has many ways to say that something is no dtype
         return None
     return None if found is None or what is object else repr(found)
 

@@ -5,6 +5,7 @@ author put its text there.
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import inspect
@@ -38,7 +39,7 @@ def parse(function: Any) -> Source:
     lines = _file_lines(function)
     is_lambda = code.co_name == "<lambda>"
     node = _find_lambda(function, lines) if is_lambda else _find_def(function, lines)
-    first = min([code.co_firstlineno, node.lineno])
+    first = code.co_firstlineno
     last = max(first, node.end_lineno or first)
     source = Source(
         function.__name__,
@@ -192,7 +193,7 @@ def _is_newer_and_different(function: types.FunctionType, block: list[str]) -> b
     return _essence(made) != _essence(code)
 
 
-_FUTURE_ANNOTATIONS = __import__("__future__").annotations.compiler_flag
+_FUTURE_ANNOTATIONS = __future__.annotations.compiler_flag
 
 
 def _essence(code: types.CodeType) -> tuple[Any, ...]:
