@@ -236,6 +236,8 @@ class HostKernel:
         blocks, threads = math.prod(grid), math.prod(block)
         if blocks == 0 or threads == 0:
             return
+        if threads > abi.MAX_THREADS:
+            raise InternalError(f"a block of {threads} threads was launched; {abi.MAX_THREADS} is the most")
         count = min(workers.count, blocks)
         records = workers.take(count)
         try:

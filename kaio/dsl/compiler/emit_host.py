@@ -16,7 +16,7 @@ from llvmlite import ir as llvm
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.emit import Emitter
 from kaio.dsl.compiler.host_body import Body, Sites
-from kaio.dsl.compiler.host_context import I1, POINTER, VOID, argument_values, load_arguments
+from kaio.dsl.compiler.host_context import POINTER, VOID, argument_values, load_arguments
 from kaio.dsl.compiler.host_drivers import emit_k_plain, emit_k_start_and_run
 from kaio.dsl.compiler.prove import Prover
 from kaio.errors import InternalError
@@ -124,8 +124,8 @@ class _PlainTarget:
     def load(self, e: Emitter, pointer: llvm.Value, read_only: bool) -> llvm.Value:
         return e.b.load(pointer)
 
-    def alone(self, e: Emitter) -> llvm.Value:
-        return I1(0)
+    def atomic(self, e: Emitter, operation: str, pointer: llvm.Value, value: llvm.Value) -> llvm.Value:
+        return e.b.atomic_rmw(operation, pointer, value, "monotonic")
 
     def decide(self, e: Emitter, condition: llvm.Value) -> bool | None:
         return None

@@ -44,7 +44,9 @@ def load_arguments(b: llvm.IRBuilder, types: tuple[Type | None, ...], block: llv
     return [b.load(b.gep(pointer, [I32(0), I32(k)], inbounds=True)) for k in range(len(layout.elements))]
 
 
-def argument_values(types: tuple[Type | None, ...], flat: list[llvm.Value], e: Emitter | None = None) -> tuple[Any, ...]:
+def argument_values(
+    types: tuple[Type | None, ...], flat: list[llvm.Value], e: Emitter | None = None
+) -> tuple[Any, ...]:
     """The emitter's values of the arguments, from the flat list."""
     rest = iter(flat)
     values: list[Any] = []

@@ -22,7 +22,7 @@ from kaio.dsl.compiler.ptx_arithmetic import call, emit_instruction, emit_wide
 from kaio.dsl.compiler.store import kept
 from kaio.errors import InternalError
 
-__all__ = ["functions", "names"]
+__all__ = ["functions"]
 
 _VERSION = "1"  # raise it when this file or ptx_arithmetic changes what is kept
 _NVVM, _OURS = "llvm.nvvm.", "kaio.nvvm."
@@ -35,12 +35,6 @@ _LOCK = threading.Lock()
 def functions(wanted: Iterable[str]) -> list[bytes]:
     """Bitcode that defines the functions of these names (``__nv_sinf``), with everything they call inside."""
     return [_function(name) for name in sorted(set(wanted))]
-
-
-@functools.cache
-def names() -> frozenset[str]:
-    """All functions of the library."""
-    return frozenset(f.name for f in llvm.parse_bitcode(_source()).functions if f.name.startswith("__nv_"))
 
 
 @functools.cache

@@ -51,6 +51,7 @@ class Prover:
         self._kept: list[Any] = []  # values are known by identity, so they must stay alive
         self._checks: list[tuple[_Interval, _Interval]] = []
         self._guards: list[_Guard] = []
+        self._loops: set[int] = set()
         self._registers: dict[str, Any] = {}
         self._arguments: list[Any] = []
 
@@ -88,6 +89,8 @@ class Prover:
             return None if inner is None else not inner
         if not isinstance(condition, llvm.instructions.ICMPInstr) or condition.op not in _INVERSE:
             return None
+        if id(condition) in self._loops:
+            return None
         left, right = (self._of(operand) for operand in condition.operands)
         if left is None or right is None or left.on_grid == right.on_grid:
             return None
@@ -97,8 +100,15 @@ class Prover:
         self._guards.append(_Guard(condition.op if holds else _INVERSE[condition.op], left, right))
         return holds
 
-    def note_range(self, value: Any, start: Any, stop: Any, step: Any, is_signed: bool) -> None:
-        """`value` runs over range(start, stop, step) wherever the body of its loop uses it."""
+    def note_range(self, value: Any, start: Any, stop: Any, step: Any, conditions: list[Any]) -> None:
+        """`value` runs over range(start, stop, step) wherever the body of its loop uses it.
+
+        `conditions` are the comparisons at the loop's head. There `value` may lie outside the range, so they are no
+        guards; a signed one tells that the loop reads its numbers as signed.
+        """
+        self._kept += conditions
+        self._loops |= {id(condition) for condition in conditions}
+        is_signed = any(condition.op == "slt" for condition in conditions)
         first, last, by = self._of(start), self._of(stop), self._of(step)
         known = first is not None and last is not None and by is not None
         if known and not is_signed:  # an unsigned step is one up only if it is known to be small
@@ -131,8 +141,10 @@ class Prover:
 
     def _find(self, value: Any) -> _Interval | None:
         if isinstance(value, llvm.Constant):
-            number = value.constant
-            return _constant(number) if isinstance(number, int) and isinstance(value.type, llvm.IntType) else None
+            number, bits = value.constant, getattr(value.type, "width", 0)
+            if not isinstance(number, int) or not bits:
+                return None
+            return _constant(number - (1 << bits) if number >= 1 << bits - 1 and bits > 1 else number)
         if isinstance(value, llvm.instructions.CastInstr):
             return self._cast(value)
         if isinstance(value, llvm.instructions.SelectInstr):

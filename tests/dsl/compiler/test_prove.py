@@ -73,6 +73,34 @@ def test_a_grid_stride_loop_is_proved() -> None:
     assert compiled(grid_stride).module.proved[0] == 3
 
 
+def from_here_on(x: In[f32], y: InOut[f32], a: f32):
+    first = kaio.grid(1)
+    for i in range(first, min(first + 3, y.size)):
+        if i < x.size:
+            y[i] += a
+    for i in range(first, first - 2, -1):
+        if i >= 0 and i < y.size:
+            y[i] += x[i]
+
+
+def test_a_loop_that_starts_at_the_grid_s_index_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The comparison at a loop's head involves the grid's index, and is no guard.
+    x, one, two = ramp(64), np.zeros(64, np.float32), np.zeros(64, np.float32)
+    compiled(from_here_on)(3, 32, x, one, 1.0)
+    unproved(from_here_on, monkeypatch)(3, 32, x, two, 1.0)
+    np.testing.assert_array_equal(one, two)
+    assert one.any()
+
+
+@pytest.mark.parametrize("function", [saxpy, stencil, grid_stride])
+def test_the_wide_index_is_proved_too(function: Any) -> None:
+    kernel = compiled(function, index_bits=64)
+    assert kernel.module.proved[0] == 3
+    x, y = ramp(1000), np.zeros(1000, np.float32)
+    kernel(4, 256, x, y, 2.0)
+    assert y[1:-1].all()
+
+
 def image(a: In[f32, D2], out: Out[f32, D2]):
     col, row = kaio.grid(2)
     if row < out.shape[0] and col < out.shape[1]:
@@ -159,7 +187,7 @@ def _program(rng: random.Random, number: int) -> Any:
         body = f"x[(i * {scale} + {shift}) // 4 + j]"
     if rng.random() < 0.2:
         body = f"x[min(max(i + j * {step}, 0), x.size - {rng.randint(0, 1)})]"
-    start = rng.choice(["0", "1", "-1", "p - q"])
+    start = rng.choice(["0", "1", "-1", "p - q", "i - p", "q - i"])
     advance = rng.choice(["", "", ", 2", ", p", ", -1"])
     loop = f"for j in range({start}, q{advance}):\n{{0}}    out[i + {target}] += {body}\n"
     lines = ["def f(x: In[i32], out: InOut[i32], p: i32, q: i32):", f"    i = kaio.grid(1){rng.choice(['', ' - 4'])}"]
