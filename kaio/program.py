@@ -61,7 +61,13 @@ class Program:
 
 
 def _code(dtype: DType) -> str:
-    return "?" if dtype.kind == "b" else dtype.numpy.char if dtype.bits < 64 or dtype.is_float else {"i": "q", "u": "Q"}[dtype.kind]
+    return (
+        "?"
+        if dtype.kind == "b"
+        else dtype.numpy.char
+        if dtype.bits < 64 or dtype.is_float
+        else {"i": "q", "u": "Q"}[dtype.kind]
+    )
 
 
 @dataclass(frozen=True)

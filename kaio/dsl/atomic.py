@@ -8,7 +8,7 @@ from kaio.dsl import operators
 from kaio.dsl.intrinsic import Resolved, intrinsic
 from kaio.dsl.rules import RuleError
 from kaio.dsl.types import InOut, Out
-from kaio.dsl.values import ArrayType, Type, show
+from kaio.dsl.values import ArrayType, BufferType, Type, show
 from kaio.dtypes import DType
 
 if TYPE_CHECKING:
@@ -25,12 +25,16 @@ def _add_typing(buffer: Type, index: Type, value: Type) -> Resolved:
     if isinstance(array, ArrayType) and array.space == "local":
         raise RuleError("`atomic_add` on a local array, which no other thread sees", "add with `+=`")
     if dtype.kind == "b" or dtype.bits < 32:
-        raise RuleError(f"`atomic_add` on {show(dtype)}: the hardware adds 32 and 64 bits at once", "count in an i32 or u32 buffer")
+        raise RuleError(
+            f"`atomic_add` on {show(dtype)}: the hardware adds 32 and 64 bits at once", "count in an i32 or u32 buffer"
+        )
     return Resolved((buffer, index, dtype), dtype)
 
 
 def _element(e: Emitter, call: TypedCall, array: Any, index: Any) -> Any:
-    return e.address(array, call.operands[0], index, call.operands[1], e.assigning)
+    type_ = call.operands[0]
+    assert isinstance(type_, BufferType | ArrayType)
+    return e.address(array, type_, index, call.operands[1], e.assigning)
 
 
 def _add_cuda(e: Emitter, call: TypedCall, array: Any, index: Any, value: Any) -> Any:

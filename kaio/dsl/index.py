@@ -41,7 +41,9 @@ def _grid_emit(e: Emitter, call: TypedCall, _: Any) -> Any:
 
 def _global(e: Emitter, axis: Any, position: Any) -> Any:
     """block_idx * block_dim + thread_idx; a launch checks that it fits the index type."""
-    block, size, thread = (e.convert(e.target.special_register(e, r, axis), i32, position) for r in ("ctaid", "ntid", "tid"))
+    block, size, thread = (
+        e.convert(e.target.special_register(e, r, axis), i32, position) for r in ("ctaid", "ntid", "tid")
+    )
     return e.b.add(e.b.mul(block, size, flags=("nsw",)), thread, flags=("nsw",))
 
 
@@ -72,13 +74,16 @@ def _range_typing(*bounds: Type) -> Resolved:
         merged = rules.common(merged, other, "in range with")
     dtype = rules.default(merged)
     if dtype.bits < 32:
-        dtype = i32  # type: ignore[assignment]
+        dtype = i32
     if isinstance(step, DType):
         dtype = rules.default(rules.common(dtype, step, "in range with"))
     for literal in numbers:
         if isinstance(literal, Weak) and not (literal is step and dtype.kind == "u"):
             rules.check_fits(dtype, literal)
-    return Resolved((dtype,) * len(numbers), RangeType(dtype, int(step.value) if isinstance(step, Weak) and step.value is not None else None))
+    return Resolved(
+        (dtype,) * len(numbers),
+        RangeType(dtype, int(step.value) if isinstance(step, Weak) and step.value is not None else None),
+    )
 
 
 def _range_emit(e: Emitter, call: TypedCall, *bounds: Any) -> Any:
@@ -92,4 +97,6 @@ def _range(start: int, stop: int = 0, step: int = 1, /) -> None:
     """Python's `range`, for `for` loops; the loop variable has the bounds' common type, never narrower than i32."""
 
 
-STANDARD[builtins.range] = Intrinsic("range", _range_typing, _range_emit, doc=_range.__doc__ or "", signature=inspect.signature(_range))
+STANDARD[builtins.range] = Intrinsic(
+    "range", _range_typing, _range_emit, doc=_range.__doc__ or "", signature=inspect.signature(_range)
+)

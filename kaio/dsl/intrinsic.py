@@ -4,8 +4,8 @@
     def bar_sync() -> None:
         '''Wait until every thread of the block is here.'''
 
-`typing(*argument_types)` gives a `Resolved`, or raises RuleError. A rule is called as ``rule(e, call, *values)`` with the
-emitter, the resolved call and one value per argument; `emit` is a rule that both targets share.
+`typing(*argument_types)` gives a `Resolved`, or raises RuleError. A rule is called as ``rule(e, call, *values)`` with
+the emitter, the resolved call and one value per argument; `emit` is a rule that both targets share.
 """
 
 from __future__ import annotations
@@ -47,11 +47,14 @@ class Intrinsic:
 
     @property
     def __name__(self) -> str:
+        """The name, as a function has it."""
         return self.name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Raise KaioError: it means something only inside a kernel."""
         raise KaioError(
-            f"`kaio.{self.name}` means something only inside a kernel", help="call it in a function decorated with `@kaio.kernel`"
+            f"`kaio.{self.name}` means something only inside a kernel",
+            help="call it in a function decorated with `@kaio.kernel`",
         )
 
     def rule(self, target: str) -> Rule:

@@ -39,7 +39,9 @@ def _array(space: Any) -> Any:
     def typing(shape: Type, dtype: Type) -> Resolved:
         name = f"{space}_mem"
         if not isinstance(dtype, ObjectType) or not isinstance(dtype.value, DType):
-            raise RuleError(f"the second argument of `{name}` is a dtype, not {show(dtype)}", f"for example `{name}(256, kaio.f32)`")
+            raise RuleError(
+                f"the second argument of `{name}` is a dtype, not {show(dtype)}", f"for example `{name}(256, kaio.f32)`"
+            )
         array = ArrayType(space, dtype.value, _shape(name, shape))
         if not 1 <= array.ndim <= 4:
             raise RuleError(f"`{name}` has 1 to 4 dimensions, not {array.ndim}")
@@ -96,4 +98,6 @@ def _len(value: Any, /) -> None:
     """Python's `len`: the size of the first axis of a buffer or array, or the length of a tuple."""
 
 
-STANDARD[builtins.len] = Intrinsic("len", _len_typing, _len_emit, doc=_len.__doc__ or "", signature=inspect.signature(_len))
+STANDARD[builtins.len] = Intrinsic(
+    "len", _len_typing, _len_emit, doc=_len.__doc__ or "", signature=inspect.signature(_len)
+)

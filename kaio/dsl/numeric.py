@@ -39,7 +39,7 @@ def _same(name: str, floats: bool = False) -> Callable[..., Resolved]:
         if dtype is bool_:
             raise RuleError(f"`{name}` of a bool", "cast it, for example `kaio.i32(...)`")
         if floats and not dtype.is_float:
-            dtype = f32  # type: ignore[assignment]
+            dtype = f32
         return Resolved((dtype,) * len(values), dtype)
 
     return typing
@@ -90,8 +90,20 @@ def _standard(python: Any, typing: Callable[..., Resolved], emit: Any, like: Any
     STANDARD[python] = Intrinsic(python.__name__, typing, emit, doc=doc, signature=inspect.signature(like))
 
 
-_standard(builtins.min, _several("min"), _extreme(primitives.minnum, "<"), _numbers, "The smallest; ignores NaN, and -0.0 is below 0.0.")
-_standard(builtins.max, _several("max"), _extreme(primitives.maxnum, ">"), _numbers, "The largest; ignores NaN, and 0.0 is above -0.0.")
+_standard(
+    builtins.min,
+    _several("min"),
+    _extreme(primitives.minnum, "<"),
+    _numbers,
+    "The smallest; ignores NaN, and -0.0 is below 0.0.",
+)
+_standard(
+    builtins.max,
+    _several("max"),
+    _extreme(primitives.maxnum, ">"),
+    _numbers,
+    "The largest; ignores NaN, and 0.0 is above -0.0.",
+)
 
 
 def _propagating(primitive: Intrinsic, sign: str) -> Any:
@@ -127,7 +139,9 @@ def _abs(e: Emitter, call: TypedCall, value: Any) -> Any:
     return e.b.select(e.b.icmp_signed("<", value, zero), e.b.sub(zero, value), value)
 
 
-_standard(builtins.abs, _same("abs"), _abs, _value, "The absolute value; of the smallest integer of a type it is itself.")
+_standard(
+    builtins.abs, _same("abs"), _abs, _value, "The absolute value; of the smallest integer of a type it is itself."
+)
 
 
 def _rounding(primitive: Intrinsic) -> Any:
@@ -153,16 +167,30 @@ def fma(x: Any, y: Any, z: Any) -> Any:
     """x * y + z, rounded once; always fused, whatever `contract` says."""
 
 
-_standard(math.sqrt, _same("sqrt", floats=True), lambda e, call, value: e.use(primitives.sqrt, value, call.result), _value, "The square root, correctly rounded.")
-_standard(math.fabs, _same("fabs", floats=True), lambda e, call, value: e.use(primitives.fabs, value, call.result), _value, "The absolute value as a float.")
+_standard(
+    math.sqrt,
+    _same("sqrt", floats=True),
+    lambda e, call, value: e.use(primitives.sqrt, value, call.result),
+    _value,
+    "The square root, correctly rounded.",
+)
+_standard(
+    math.fabs,
+    _same("fabs", floats=True),
+    lambda e, call, value: e.use(primitives.fabs, value, call.result),
+    _value,
+    "The absolute value as a float.",
+)
 
 
-@intrinsic(_same("rsqrt", floats=True), emit=lambda e, call, value: e.use(primitives.libdevice, "rsqrt", [value], call.result))
+@intrinsic(
+    _same("rsqrt", floats=True), emit=lambda e, call, value: e.use(primitives.libdevice, "rsqrt", [value], call.result)
+)
 def rsqrt(value: Any) -> Any:
     """1 / sqrt(value), by libdevice."""
 
 
-# ---------------------------------------------------------------------- NaN and infinity, on the bits: also under fastmath
+# ---------------------------------------------------------------------- on the bits, so that fastmath changes nothing
 def _is(compare: str, pattern: float) -> Any:
     """Compare the bits without the sign with those of infinity."""
 
@@ -178,8 +206,12 @@ def _is(compare: str, pattern: float) -> Any:
 
 
 _standard(math.isnan, _predicate("isnan"), _is(">", math.inf), _value, "Whether it is NaN; also under fastmath.")
-_standard(math.isinf, _predicate("isinf"), _is("==", math.inf), _value, "Whether it is an infinity; also under fastmath.")
-_standard(math.isfinite, _predicate("isfinite"), _is("<", math.inf), _value, "Whether it is neither NaN nor an infinity.")
+_standard(
+    math.isinf, _predicate("isinf"), _is("==", math.inf), _value, "Whether it is an infinity; also under fastmath."
+)
+_standard(
+    math.isfinite, _predicate("isfinite"), _is("<", math.inf), _value, "Whether it is neither NaN nor an infinity."
+)
 
 
 def _copysign(e: Emitter, call: TypedCall, x: Any, y: Any) -> Any:
@@ -197,8 +229,11 @@ def _library(name: str) -> Any:
     return lambda e, call, *values: e.use(primitives.libdevice, name, list(values), call.result)
 
 
-_ONE = "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2 log10 log1p erf erfc lgamma cbrt"
-for _name in _ONE.split():
+_ONE = (
+    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh",
+    "exp exp2 expm1 log log2 log10 log1p erf erfc lgamma cbrt",
+)
+for _name in " ".join(_ONE).split():
     _python = getattr(math, _name)
     _standard(_python, _same(_name, floats=True), _library(_name), _value, f"`math.{_name}`, by libdevice.")
 _standard(math.gamma, _same("gamma", floats=True), _library("tgamma"), _value, "`math.gamma`, by libdevice.")

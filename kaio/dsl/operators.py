@@ -35,7 +35,10 @@ def check_index(array: Type, index: Type, name: str) -> BufferType | ArrayType:
     items = index.items if isinstance(index, TupleType) else (index,)
     if len(items) != array.ndim:
         given = "1 index was" if len(items) == 1 else f"{len(items)} indices were"
-        raise RuleError(f"`{name}` has {array.ndim} dimension{'s' * (array.ndim != 1)}, and {given} given", _axes_help(array.ndim, name))
+        raise RuleError(
+            f"`{name}` has {array.ndim} dimension{'s' * (array.ndim != 1)}, and {given} given",
+            _axes_help(array.ndim, name),
+        )
     for axis, item in enumerate(items):
         _check_axis(array, item, axis, name)
     return array
@@ -57,8 +60,12 @@ def _check_axis(array: BufferType | ArrayType, item: Type, axis: int, name: str)
             _check_literal(array, int(value), axis, name)
         return
     what = show(item)
-    help = "cast it, for example `i32(...)`" if isinstance(item, DType | Weak) else "an index is an integer; slices are not taken in a kernel"
-    raise RuleError(f"index of axis {axis} of `{name}` is {what}; an index is an integer", help)
+    way_out = (
+        "cast it, for example `i32(...)`"
+        if isinstance(item, DType | Weak)
+        else "an index is an integer; slices are not taken in a kernel"
+    )
+    raise RuleError(f"index of axis {axis} of `{name}` is {what}; an index is an integer", way_out)
 
 
 def _check_literal(array: BufferType | ArrayType, value: int, axis: int, name: str) -> None:
@@ -66,21 +73,23 @@ def _check_literal(array: BufferType | ArrayType, value: int, axis: int, name: s
         size = array.shape[axis]
         if not -size <= value < size:
             raise RuleError(f"index {value} is out of range for axis {axis} of `{name}` (size {size})")
-    elif not i32.range[0] <= value <= i32.range[1]:  # type: ignore[attr-defined]
+    elif not i32.range[0] <= value <= i32.range[1]:
         raise RuleError(f"index {value} of `{name}` does not fit i32", "cast it: `kaio.i64(...)`")
 
 
 def check_store(array: BufferType | ArrayType, value: Type, name: str, text: str) -> None:
     """Whether an element may be set to a value of this type, which is written as `text`."""
     if isinstance(array, BufferType) and array.access == "In":
-        raise RuleError(f"`{name}` is an `In` buffer, which a kernel only reads", f"annotate it `{name}: InOut[{array.dtype!r}]`")
+        raise RuleError(
+            f"`{name}` is an `In` buffer, which a kernel only reads", f"annotate it `{name}: InOut[{array.dtype!r}]`"
+        )
     if not isinstance(value, DType | Weak):
         raise RuleError(f"{show(value)} cannot be stored in an element of `{name}` ({show(array.dtype)})")
     try:
         rules.store(value, array.dtype)
     except RuleError as problem:
-        help = f"cast it, for example `kaio.{array.dtype!r}({text})`" if problem.help == rules.CAST_IT else problem.help
-        raise RuleError(problem.what, help) from None
+        cast = f"cast it, for example `kaio.{array.dtype!r}({text})`"
+        raise RuleError(problem.what, cast if problem.help == rules.CAST_IT else problem.help) from None
 
 
 # ---------------------------------------------------------------------- casts
@@ -113,7 +122,9 @@ def _python_cast(name: str, dtype: DType) -> Intrinsic:
         if isinstance(given, Weak) and dtype is not bool_:
             convert = int if dtype is i32 else float
             try:
-                return Resolved((given,), Weak("i" if dtype is i32 else "f", tuple(convert(v) for v in given.values), given.named))
+                return Resolved(
+                    (given,), Weak("i" if dtype is i32 else "f", tuple(convert(v) for v in given.values), given.named)
+                )
             except (OverflowError, ValueError) as problem:
                 raise RuleError(f"`{name}` of {show(given)}: {problem}") from None
         return Resolved((given,), dtype)
@@ -131,8 +142,8 @@ def _python_cast(name: str, dtype: DType) -> Intrinsic:
     return Intrinsic(name, typing, emit, doc=f"Python's `{name}`: {dtype.name}.", signature=inspect.signature(_one))
 
 
-STANDARD[builtins.int] = _python_cast("int", i32)  # type: ignore[arg-type]
-STANDARD[builtins.float] = _python_cast("float", f32)  # type: ignore[arg-type]
+STANDARD[builtins.int] = _python_cast("int", i32)
+STANDARD[builtins.float] = _python_cast("float", f32)
 STANDARD[builtins.bool] = _python_cast("bool", bool_)  # type: ignore[arg-type]
 
 assert all(isinstance(dtype, DType) for dtype in DTYPES)

@@ -31,7 +31,11 @@ def _float_to_int_host(e: Emitter, value: Any, source: DType, target: DType, rou
     sign = "s" if target.kind == "i" else "u"
     result = e.call(f"llvm.fpto{sign}i.sat.i{target.bits}.{source.ptx}", e.llvm(target), [value])
     if source.bits == 64 or target.bits == 64:  # PTX: a NaN gives 0 only from f32 to at most 32 bits
-        result = e.b.select(e.b.fcmp_unordered("uno", value, value), e.const(target, -target.range[1] - 1 if target.kind == "i" else 1 << target.bits - 1), result)
+        result = e.b.select(
+            e.b.fcmp_unordered("uno", value, value),
+            e.const(target, -target.range[1] - 1 if target.kind == "i" else 1 << target.bits - 1),
+            result,
+        )
     return result
 
 
@@ -57,8 +61,8 @@ sqrt = _unary("sqrt", "sqrt.rn", "sqrt")
 def _binary(name: str, nvvm: str, host: str) -> Any:
     return primitive(
         name,
-        cuda=lambda e, l, r, dtype: e.call(f"llvm.nvvm.{nvvm}.{_letter(dtype)}", e.llvm(dtype), [l, r]),
-        host=lambda e, l, r, dtype: e.call(f"llvm.{host}.{dtype.ptx}", e.llvm(dtype), [l, r]),
+        cuda=lambda e, x, y, dtype: e.call(f"llvm.nvvm.{nvvm}.{_letter(dtype)}", e.llvm(dtype), [x, y]),
+        host=lambda e, x, y, dtype: e.call(f"llvm.{host}.{dtype.ptx}", e.llvm(dtype), [x, y]),
     )
 
 

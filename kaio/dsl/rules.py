@@ -34,6 +34,7 @@ _FOLD: dict[str, Callable[[Any, Any], Any]] = {
     "&": operator.and_, "|": operator.or_, "^": operator.xor,
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
+_UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
 _MAX_LITERAL_BITS = 4096  # beyond this a folded int is a mistake, not a number
 
 
@@ -173,8 +174,7 @@ def binary(op: str, a: Scalar, b: Scalar) -> BinaryRule:
         folded = fold(op, a, b)
         if folded is not None:
             return BinaryRule(a, b, folded)
-        kind = "f" if "f" in (a.kind, b.kind) else "i"
-        a = b = default(Weak(kind, (0,)))
+        a = b = default(Weak("f" if "f" in (a.kind, b.kind) else "i", (0,)))
     if op in COMPARISONS:
         return _comparison(op, a, b)
     if op in SHIFTS:
@@ -188,7 +188,9 @@ def binary(op: str, a: Scalar, b: Scalar) -> BinaryRule:
             raise RuleError(f"`{show(a)} {op} {show(b)}`: floats have no bitwise operators", "cast to an integer first")
         return BinaryRule(type_, type_, type_)
     if type_ is _BOOL:
-        raise RuleError(f"`{show(a)} {op} {show(b)}`: bools have no arithmetic", "cast one side, for example `kaio.i32(...)`")
+        raise RuleError(
+            f"`{show(a)} {op} {show(b)}`: bools have no arithmetic", "cast one side, for example `kaio.i32(...)`"
+        )
     if op == "/" and type_.is_int:
         return BinaryRule(f32, f32, f32)
     return BinaryRule(type_, type_, type_)
@@ -197,7 +199,8 @@ def binary(op: str, a: Scalar, b: Scalar) -> BinaryRule:
 def _comparison(op: str, a: Scalar, b: Scalar) -> BinaryRule:
     if isinstance(a, Weak) or isinstance(b, Weak):
         dtype, weak = (b, a) if isinstance(a, Weak) else (a, b)
-        assert isinstance(dtype, DType) and isinstance(weak, Weak)
+        assert isinstance(dtype, DType)
+        assert isinstance(weak, Weak)
         if dtype is _BOOL:
             dtype = default(weak)
         elif weak.kind == "f" and dtype.is_int:
@@ -207,7 +210,7 @@ def _comparison(op: str, a: Scalar, b: Scalar) -> BinaryRule:
             for value in weak.values:
                 if not fits(dtype, value):
                     raise RuleError(
-                        f"comparing {show(dtype)} with `{value!r}` is always the same: the value does not fit {show(dtype)}",
+                        _always(dtype, value),
                         "compare with a value in range, or cast the other side to a wider type",
                     )
         else:
@@ -221,14 +224,20 @@ def _comparison(op: str, a: Scalar, b: Scalar) -> BinaryRule:
     return BinaryRule(a, b, _BOOL)
 
 
+def _always(dtype: DType, value: int | float) -> str:
+    return f"comparing {show(dtype)} with `{value!r}` is always the same: the value does not fit {show(dtype)}"
+
+
 def _check_float_literal(op: str, dtype: DType, weak: Weak) -> None:
     low, high = dtype.range
     for value in weak.values:
         if op in ("==", "!=") and not float(value).is_integer():
-            raise RuleError(f"no {show(dtype)} equals `{value!r}`", "compare with an int, or cast the integer to a float")
+            raise RuleError(
+                f"no {show(dtype)} equals `{value!r}`", "compare with an int, or cast the integer to a float"
+            )
         if math.isnan(value) or not low - 1 < value < high + 1:
             raise RuleError(
-                f"comparing {show(dtype)} with `{value!r}` is always the same: the value does not fit {show(dtype)}",
+                _always(dtype, value),
                 "compare with a value in range",
             )
 
@@ -254,7 +263,8 @@ def _power(a: Scalar, b: Scalar) -> BinaryRule:
     if isinstance(b, Weak) and b.kind == "i" and isinstance(a, DType) and a is not _BOOL:
         if a.is_int and min(b.values) < 0:
             raise RuleError(
-                f"{show(a)} to the negative power `{min(b.values)}` is not an integer", f"cast the base: `kaio.f32(...) ** {min(b.values)}`"
+                f"{show(a)} to the negative power `{min(b.values)}` is not an integer",
+                f"cast the base: `kaio.f32(...) ** {min(b.values)}`",
             )
         return BinaryRule(a, b, a)
     return BinaryRule(type_, type_, type_)
@@ -295,7 +305,13 @@ def fold(op: str, a: Weak, b: Weak) -> Scalar | None:
 
 def fold_values(op: str, a: int | float, b: int | float) -> int | float | bool:
     """`a op b` of two Python numbers, as the compiler computes it."""
-    if op in ("**", "<<") and isinstance(a, int) and isinstance(b, int) and b > 0 and a.bit_length() * b > _MAX_LITERAL_BITS:
+    if (
+        op in ("**", "<<")
+        and isinstance(a, int)
+        and isinstance(b, int)
+        and b > 0
+        and a.bit_length() * b > _MAX_LITERAL_BITS
+    ):
         raise OverflowError("the result is too large for any type of kaio")
     result = _FOLD[op](a, b)
     if isinstance(result, complex):
@@ -307,8 +323,7 @@ def fold_unary(op: str, a: Weak) -> Weak:
     """What an operator of one literal gives."""
     if op == "~" and a.kind == "f":
         raise RuleError("`~` of a float literal", "bitwise operators take integers")
-    apply = {"-": operator.neg, "+": operator.pos, "~": operator.invert}[op]
-    return Weak(a.kind, tuple(apply(v) for v in a.values), a.named)
+    return Weak(a.kind, tuple(_UNARY[op](v) for v in a.values), a.named)
 
 
 def store(value: Scalar, dtype: DType) -> None:
@@ -344,9 +359,9 @@ def _lossy(value: Scalar, dtype: DType) -> RuleError:
 
 def cast(value: Scalar, dtype: DType) -> None:
     """Whether `dtype(value)` is meant; an int literal must fit, everything else converts."""
-    if isinstance(value, Weak) and value.kind == "i" and dtype is not _BOOL:
-        check_fits(dtype, value)
-    elif isinstance(value, Weak) and dtype.is_float:
+    if (isinstance(value, Weak) and value.kind == "i" and dtype is not _BOOL) or (
+        isinstance(value, Weak) and dtype.is_float
+    ):
         check_fits(dtype, value)
 
 

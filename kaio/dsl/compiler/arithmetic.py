@@ -1,6 +1,6 @@
 """What operators and conversions are in LLVM, for both targets. The types come from `rules`; here are the instructions.
 
-Where LLVM has poison and PTX a value (shifts by the width, conversions out of range, division by zero), the value is PTX's.
+Where LLVM has poison and PTX a value (shifts by the width, conversions out of range, division by zero), it is PTX's.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from kaio.errors import InternalError
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
 
-__all__ = ["INDEX_32", "INDEX_64", "binary", "compare_literals", "constant", "convert", "fma", "from_memory", "index", "less",
-           "literal_index", "llvm_type", "product", "to_memory", "unary"]  # fmt: skip
+__all__ = [
+    "INDEX_32", "INDEX_64", "binary", "compare_literals", "constant", "convert", "copysign", "fma", "from_memory",
+    "index", "less", "literal_index", "llvm_type", "magnitude_bits", "memory_type", "negate", "product", "saturate_i32",
+    "to_memory", "unary",
+]  # fmt: skip
 
 Value = Any  # an llvmlite value; llvmlite has no types of its own
 
@@ -136,7 +139,7 @@ def saturate_i32(e: Emitter, value: Value, source: DType) -> Value:
     """`int(x)`: an i32, clamped."""
     if source.is_float or source is BOOL or source.bits < 32 or source is i32:
         return convert(e, value, source, i32)
-    low, high = (constant(source, max(b, source.range[0])) for b in i32.range)  # type: ignore[attr-defined]
+    low, high = (constant(source, max(b, source.range[0])) for b in i32.range)
     compare = e.b.icmp_signed if source.kind == "i" else e.b.icmp_unsigned
     value = e.b.select(compare("<", value, high), value, high)
     if source.kind == "i":
@@ -189,48 +192,48 @@ def negate(e: Emitter, value: Value) -> Value:
 
 def binary(e: Emitter, op: str, left: tuple[Value, Type], right: tuple[Value, Type], result: Type) -> Value:
     """An operator whose operands have the types that `rules.binary` gave."""
-    (l, l_type), (r, r_type) = left, right
+    x, (y, y_type) = left[0], right
     if op in rules.COMPARISONS:
         return compare(e, op, left, right)
     assert isinstance(result, DType)
     if op in rules.SHIFTS:
-        return shift(e, op, l, r, r_type, result)
+        return shift(e, op, x, y, y_type, result)
     if op == "**":
-        return power(e, l, r, r_type, result)
+        return power(e, x, y, y_type, result)
     if op in rules.BITWISE:
-        return {"&": e.b.and_, "|": e.b.or_, "^": e.b.xor}[op](l, r)
+        return {"&": e.b.and_, "|": e.b.or_, "^": e.b.xor}[op](x, y)
     if op in "+-*":
         names = {"+": "add", "-": "sub", "*": "mul"}
-        return getattr(e.b, ("f" if result.is_float else "") + names[op])(l, r)
+        return getattr(e.b, ("f" if result.is_float else "") + names[op])(x, y)
     if op == "/":
-        return e.b.fdiv(l, r)
+        return e.b.fdiv(x, y)
     if result.is_float:
-        return _float_divmod(e, op, l, r, result)
-    return _divmod(e, op, l, r, result)
+        return _float_divmod(e, op, x, y, result)
+    return _divmod(e, op, x, y, result)
 
 
-def less(e: Emitter, dtype: DType, l: Value, r: Value) -> Value:
-    """l < r."""
-    return (e.b.icmp_signed if dtype.kind == "i" else e.b.icmp_unsigned)("<", l, r)
+def less(e: Emitter, dtype: DType, x: Value, y: Value) -> Value:
+    """x < y."""
+    return (e.b.icmp_signed if dtype.kind == "i" else e.b.icmp_unsigned)("<", x, y)
 
 
-def _float_divmod(e: Emitter, op: str, l: Value, r: Value, dtype: DType) -> Value:
+def _float_divmod(e: Emitter, op: str, x: Value, y: Value, dtype: DType) -> Value:
     """npy_divmod of NumPy: fmod, then floored towards the divisor's sign."""
     b, zero = e.b, constant(dtype, 0.0)
-    remainder = b.frem(l, r) if e.target.name == "host" else e.use(primitives.libdevice, "fmod", [l, r], dtype)
+    remainder = b.frem(x, y) if e.target.name == "host" else e.use(primitives.libdevice, "fmod", [x, y], dtype)
     nonzero = b.fcmp_unordered("!=", remainder, zero)
-    differ = b.xor(b.fcmp_ordered("<", r, zero), b.fcmp_ordered("<", remainder, zero))
+    differ = b.xor(b.fcmp_ordered("<", y, zero), b.fcmp_ordered("<", remainder, zero))
     fix = b.and_(nonzero, differ)
     if op == "%":
-        return b.select(fix, b.fadd(remainder, r), b.select(nonzero, remainder, copysign(e, zero, r, dtype)))
-    quotient = b.fdiv(b.fsub(l, remainder), r)
+        return b.select(fix, b.fadd(remainder, y), b.select(nonzero, remainder, copysign(e, zero, y, dtype)))
+    quotient = b.fdiv(b.fsub(x, remainder), y)
     quotient = b.select(fix, b.fsub(quotient, constant(dtype, 1.0)), quotient)
     floored = e.use(primitives.floor, quotient, dtype)
     up = b.fcmp_ordered(">", b.fsub(quotient, floored), constant(dtype, 0.5))
     floored = b.select(up, b.fadd(floored, constant(dtype, 1.0)), floored)
-    plain = b.fdiv(l, r)
+    plain = b.fdiv(x, y)
     floored = b.select(b.fcmp_unordered("!=", quotient, zero), floored, copysign(e, zero, plain, dtype))
-    return b.select(b.fcmp_ordered("==", r, zero), plain, floored)
+    return b.select(b.fcmp_ordered("==", y, zero), plain, floored)
 
 
 def copysign(e: Emitter, magnitude: Value, sign: Value, dtype: DType) -> Value:
@@ -248,44 +251,44 @@ def magnitude_bits(e: Emitter, value: Value, dtype: DType) -> tuple[Value, Value
     return e.b.and_(e.b.bitcast(value, bits), bits((1 << dtype.bits - 1) - 1)), bits(exponent)
 
 
-def _divmod(e: Emitter, op: str, l: Value, r: Value, dtype: DType) -> Value:
+def _divmod(e: Emitter, op: str, x: Value, y: Value, dtype: DType) -> Value:
     """Python's signs; by zero 0, and MIN // -1 wraps (hardware would trap on the host)."""
-    b, number = e.b, getattr(r, "constant", None)
+    b, number = e.b, getattr(y, "constant", None)
     if isinstance(number, int) and number > 0:
-        return _divmod_literal(e, op, l, r, dtype, number)
+        return _divmod_literal(e, op, x, y, dtype, number)
     zero, one = constant(dtype, 0), constant(dtype, 1)
-    by_zero = b.icmp_unsigned("==", r, zero)
+    by_zero = b.icmp_unsigned("==", y, zero)
     e.target.check(e, b.not_(by_zero), "integer division by zero")
     if dtype.kind == "u":
-        safe = b.select(by_zero, one, r)
-        return b.select(by_zero, zero, b.udiv(l, safe) if op == "//" else b.urem(l, safe))
-    special = b.icmp_unsigned("<=", b.add(r, one), one)  # r is 0 or -1
-    safe = b.select(special, one, r)
-    quotient, remainder = b.sdiv(l, safe), b.srem(l, safe)
+        safe = b.select(by_zero, one, y)
+        return b.select(by_zero, zero, b.udiv(x, safe) if op == "//" else b.urem(x, safe))
+    special = b.icmp_unsigned("<=", b.add(y, one), one)  # y is 0 or -1
+    safe = b.select(special, one, y)
+    quotient, remainder = b.sdiv(x, safe), b.srem(x, safe)
     fix = b.and_(b.icmp_unsigned("!=", remainder, zero), b.icmp_signed("<", b.xor(remainder, safe), zero))
     if op == "%":
         return b.select(fix, b.add(remainder, safe), remainder)
     quotient = b.sub(quotient, b.zext(fix, quotient.type))
-    return b.select(special, b.select(by_zero, zero, b.sub(zero, l)), quotient)
+    return b.select(special, b.select(by_zero, zero, b.sub(zero, x)), quotient)
 
 
-def _divmod_literal(e: Emitter, op: str, l: Value, r: Value, dtype: DType, number: int) -> Value:
+def _divmod_literal(e: Emitter, op: str, x: Value, y: Value, dtype: DType, number: int) -> Value:
     b = e.b
     if dtype.kind == "u":
-        return b.udiv(l, r) if op == "//" else b.urem(l, r)
+        return b.udiv(x, y) if op == "//" else b.urem(x, y)
     if number & (number - 1) == 0:  # floor by a power of two is one shift, which LLVM does not find
         return (
-            b.ashr(l, constant(dtype, number.bit_length() - 1))
+            b.ashr(x, constant(dtype, number.bit_length() - 1))
             if op == "//"
-            else b.and_(l, constant(dtype, number - 1))
+            else b.and_(x, constant(dtype, number - 1))
         )
     zero = constant(dtype, 0)
-    quotient, remainder = b.sdiv(l, r), b.srem(l, r)
+    quotient, remainder = b.sdiv(x, y), b.srem(x, y)
     fix = b.icmp_signed("<", remainder, zero)
-    return b.sub(quotient, b.zext(fix, quotient.type)) if op == "//" else b.select(fix, b.add(remainder, r), remainder)
+    return b.sub(quotient, b.zext(fix, quotient.type)) if op == "//" else b.select(fix, b.add(remainder, y), remainder)
 
 
-def shift(e: Emitter, op: str, l: Value, amount: Value, amount_type: Type, dtype: DType) -> Value:
+def shift(e: Emitter, op: str, x: Value, amount: Value, amount_type: Type, dtype: DType) -> Value:
     """By the width or more (or a negative amount): 0, or the sign."""
     b = e.b
     if isinstance(amount_type, Weak) and len(amount_type.values) == 1:
@@ -293,7 +296,7 @@ def shift(e: Emitter, op: str, l: Value, amount: Value, amount_type: Type, dtype
         if bits == dtype.bits and (op == "<<" or dtype.kind == "u"):
             return constant(dtype, 0)
         by = constant(dtype, min(bits, dtype.bits - 1))
-        return b.shl(l, by) if op == "<<" else (b.ashr if dtype.kind == "i" else b.lshr)(l, by)
+        return b.shl(x, by) if op == "<<" else (b.ashr if dtype.kind == "i" else b.lshr)(x, by)
     source = i32 if isinstance(amount_type, Weak) else amount_type
     assert isinstance(source, DType)
     amount = e.convert(amount, amount_type, source)
@@ -302,9 +305,9 @@ def shift(e: Emitter, op: str, l: Value, amount: Value, amount_type: Type, dtype
     over = b.icmp_unsigned(">=", by, constant(wide, dtype.bits))
     if op == ">>" and dtype.kind == "i":
         by = b.select(over, constant(wide, dtype.bits - 1), by)
-        return b.ashr(l, _resize(b.zext, b.trunc, by, wide, dtype))
+        return b.ashr(x, _resize(b.zext, b.trunc, by, wide, dtype))
     narrow = _resize(b.zext, b.trunc, b.select(over, constant(wide, 0), by), wide, dtype)
-    return b.select(over, constant(dtype, 0), b.shl(l, narrow) if op == "<<" else b.lshr(l, narrow))
+    return b.select(over, constant(dtype, 0), b.shl(x, narrow) if op == "<<" else b.lshr(x, narrow))
 
 
 def power(e: Emitter, base: Value, exponent: Value, exponent_type: Type, dtype: DType) -> Value:
@@ -363,40 +366,40 @@ def b_select_start(e: Emitter, before: llvm.Block, negative: Value, zero: Value,
 # ---------------------------------------------------------------------- comparisons
 def compare(e: Emitter, op: str, left: tuple[Value, Type], right: tuple[Value, Type]) -> Value:
     """Exact, also across signedness and between ints and floats."""
-    (l, l_type), (r, r_type) = left, right
-    if isinstance(l_type, Weak):
+    (x, x_type), (y, y_type) = left, right
+    if isinstance(x_type, Weak):
         return compare(e, _SWAPPED[op], right, left)
-    assert isinstance(l_type, DType)
-    if isinstance(r_type, Weak):
-        return _compare_with_float_literal(e, op, l, l_type, r, r_type)
-    assert isinstance(r_type, DType)
-    if l_type is r_type:
-        return _compare_same(e, op, l, r, l_type)
-    if l_type.is_float and r_type.is_float:
-        return _compare_same(e, op, convert(e, l, l_type, f64), convert(e, r, r_type, f64), f64)
-    if l_type.is_float:
-        return _compare_int_float(e, _SWAPPED[op], r, r_type, l, l_type)
-    if r_type.is_float:
-        return _compare_int_float(e, op, l, l_type, r, r_type)
-    return _compare_ints(e, op, l, l_type, r, r_type)
+    assert isinstance(x_type, DType)
+    if isinstance(y_type, Weak):
+        return _compare_with_float_literal(e, op, x, x_type, y, y_type)
+    assert isinstance(y_type, DType)
+    if x_type is y_type:
+        return _compare_same(e, op, x, y, x_type)
+    if x_type.is_float and y_type.is_float:
+        return _compare_same(e, op, convert(e, x, x_type, f64), convert(e, y, y_type, f64), f64)
+    if x_type.is_float:
+        return _compare_int_float(e, _SWAPPED[op], y, y_type, x, x_type)
+    if y_type.is_float:
+        return _compare_int_float(e, op, x, x_type, y, y_type)
+    return _compare_ints(e, op, x, x_type, y, y_type)
 
 
-def _compare_same(e: Emitter, op: str, l: Value, r: Value, dtype: DType) -> Value:
+def _compare_same(e: Emitter, op: str, x: Value, y: Value, dtype: DType) -> Value:
     if dtype.is_float:
-        return e.b.fcmp_unordered(op, l, r) if op == "!=" else e.b.fcmp_ordered(op, l, r)
-    return (e.b.icmp_signed if dtype.kind == "i" else e.b.icmp_unsigned)(op, l, r)
+        return e.b.fcmp_unordered(op, x, y) if op == "!=" else e.b.fcmp_ordered(op, x, y)
+    return (e.b.icmp_signed if dtype.kind == "i" else e.b.icmp_unsigned)(op, x, y)
 
 
-def _compare_ints(e: Emitter, op: str, l: Value, l_type: DType, r: Value, r_type: DType) -> Value:
-    if l_type.kind == r_type.kind or max(l_type.bits, r_type.bits) < 64 or u64 not in (l_type, r_type):
-        wide: DType = u64 if l_type.kind == r_type.kind == "u" else i64
-        if max(l_type.bits, r_type.bits) < 32:
+def _compare_ints(e: Emitter, op: str, x: Value, x_type: DType, y: Value, y_type: DType) -> Value:
+    if x_type.kind == y_type.kind or max(x_type.bits, y_type.bits) < 64 or u64 not in (x_type, y_type):
+        wide: DType = u64 if x_type.kind == y_type.kind == "u" else i64
+        if max(x_type.bits, y_type.bits) < 32:
             wide = i32
-        return _compare_same(e, op, convert(e, l, l_type, wide), convert(e, r, r_type, wide), wide)
-    if l_type is u64:
-        return _compare_ints(e, _SWAPPED[op], r, r_type, l, l_type)
-    negative = e.b.icmp_signed("<", l, constant(l_type, 0))  # a signed with a u64
-    same = _compare_same(e, op, convert(e, l, l_type, u64), r, u64)
+        return _compare_same(e, op, convert(e, x, x_type, wide), convert(e, y, y_type, wide), wide)
+    if x_type is u64:
+        return _compare_ints(e, _SWAPPED[op], y, y_type, x, x_type)
+    negative = e.b.icmp_signed("<", x, constant(x_type, 0))  # a signed with a u64
+    same = _compare_same(e, op, convert(e, x, x_type, u64), y, u64)
     return e.b.select(negative, constant(BOOL, op in ("<", "<=", "!=")), same)
 
 
@@ -424,20 +427,20 @@ def _compare_int_float(e: Emitter, op: str, integer: Value, i_type: DType, numbe
     return b.and_(result, b.fcmp_ordered("ord", number, number))
 
 
-def _compare_with_float_literal(e: Emitter, op: str, l: Value, dtype: DType, position: Value, weak: Weak) -> Value:
+def _compare_with_float_literal(e: Emitter, op: str, x: Value, dtype: DType, position: Value, weak: Weak) -> Value:
     """An int with float literals: the literals become the ints that decide the same."""
     rounding = math.ceil if op in ("<", ">=") else math.floor
     whole = tuple(rounding(v) for v in weak.values)
     wide: DType = i64 if dtype is not u64 else u64
     literals = Weak("i", tuple(min(max(v, wide.range[0]), wide.range[1]) for v in whole))
-    return _compare_same(e, op, convert(e, l, dtype, wide), _literal(e, position, literals, wide), wide)
+    return _compare_same(e, op, convert(e, x, dtype, wide), _literal(e, position, literals, wide), wide)
 
 
 def compare_literals(e: Emitter, op: str, left: tuple[Value, Weak], right: tuple[Value, Weak]) -> Value:
     """Two literals, at most one of which depends on a condition."""
-    (l, l_weak), (r, r_weak) = left, right
-    results = [bool(rules.fold_values(op, x, y)) for x in l_weak.values for y in r_weak.values]
-    position = l if len(l_weak.values) > 1 else r
+    (x, x_weak), (y, y_weak) = left, right
+    results = [bool(rules.fold_values(op, p, q)) for p in x_weak.values for q in y_weak.values]
+    position = x if len(x_weak.values) > 1 else y
     chosen: Value = constant(BOOL, results[0])
     for k, result in enumerate(results[1:], 1):
         chosen = e.b.select(e.b.icmp_unsigned("==", position, llvm.IntType(32)(k)), constant(BOOL, result), chosen)

@@ -1,7 +1,8 @@
 """Typed IR to LLVM, for every target: one walk, and a `Target` that spells what differs.
 
-Names are direct SSA values and phis are LLVM phis; tuples are Python tuples of values. Device functions are lowered in
-place, into the caller's function, so a barrier anywhere is a suspension of the one coroutine and a fault anywhere a branch.
+Names are direct SSA values and phis are LLVM phis; tuples are Python tuples of values. Device functions are lowered
+in place, into the caller's function, so that a barrier anywhere is a suspension of the one coroutine and a fault
+anywhere a branch.
 """
 
 from __future__ import annotations
@@ -74,7 +75,14 @@ class Target(Protocol):
     def decide(self, e: Emitter, condition: llvmlite_ir.Value) -> bool | None:
         """A branch that is known to go one way in this version of the code; None where it is not."""
 
-    def note_range(self, e: Emitter, value: llvmlite_ir.Value, start: llvmlite_ir.Value, stop: llvmlite_ir.Value, step: llvmlite_ir.Value) -> None:
+    def note_range(
+        self,
+        e: Emitter,
+        value: llvmlite_ir.Value,
+        start: llvmlite_ir.Value,
+        stop: llvmlite_ir.Value,
+        step: llvmlite_ir.Value,
+    ) -> None:
         """`value` is what a `for` loop over range(start, stop, step) is at."""
 
     def suspend(self, e: Emitter, kind: str, **values: llvmlite_ir.Value) -> llvmlite_ir.Value | None:
@@ -392,30 +400,30 @@ class Emitter:
         if isinstance(result, Weak):  # one of the two has several values; its position is the result's
             left = types[op.left]
             return values.get(op.left) if isinstance(left, Weak) and len(left.values) > 1 else values.get(op.right)
-        l, r = (
+        left, right = (
             self.convert(values.get(name), types[name], to)
             for name, to in zip((op.left, op.right), call.operands, strict=True)
         )
-        l_type, r_type = call.operands
-        if isinstance(l_type, Weak) and isinstance(r_type, Weak):
-            return arithmetic.compare_literals(self, op.op, (l, l_type), (r, r_type))
+        left_type, right_type = call.operands
+        if isinstance(left_type, Weak) and isinstance(right_type, Weak):
+            return arithmetic.compare_literals(self, op.op, (left, left_type), (right, right_type))
         if self.target.contract and op.op in "+-" and isinstance(result, DType) and result.is_float:
-            fused = self._fused(frame, op, l, r, result)
+            fused = self._fused(frame, op, left, right, result)
             if fused is not None:
                 return fused
         if op.op == "*" and isinstance(result, DType) and result.is_float and ir.is_temporary(target):
-            frame.products[target] = l, r
-        return arithmetic.binary(self, op.op, (l, l_type), (r, r_type), result)
+            frame.products[target] = left, right
+        return arithmetic.binary(self, op.op, (left, left_type), (right, right_type), result)
 
-    def _fused(self, frame: _Frame, op: ir.Binary, l: Any, r: Any, result: DType) -> Any:
-        """A product fuses inside the expression that adds or subtracts it; the left one where both sides are products."""
+    def _fused(self, frame: _Frame, op: ir.Binary, left: Any, right: Any, result: DType) -> Any:
+        """A product fuses inside the expression that adds or subtracts it; of two products the left one."""
         types = frame.typed.types
         if op.left in frame.products and types[op.left] is result:
             x, y = frame.products[op.left]
-            return arithmetic.fma(self, x, y, r if op.op == "+" else arithmetic.negate(self, r))
+            return arithmetic.fma(self, x, y, right if op.op == "+" else arithmetic.negate(self, right))
         if op.right in frame.products and types[op.right] is result:
             x, y = frame.products[op.right]
-            return arithmetic.fma(self, x if op.op == "+" else arithmetic.negate(self, x), y, l)
+            return arithmetic.fma(self, x if op.op == "+" else arithmetic.negate(self, x), y, left)
         return None
 
     def _call(self, frame: _Frame, target: str, op: ir.Call) -> Any:
@@ -453,7 +461,9 @@ class Emitter:
         raise InternalError(f"the emitter does not know the attribute `{attribute}` of {source!r}")
 
     # ------------------------------------------------------------------ memory
-    def address(self, array: Any, type_: BufferType | ArrayType, index: Any, index_type: Type, name: str) -> llvmlite_ir.Value:
+    def address(
+        self, array: Any, type_: BufferType | ArrayType, index: Any, index_type: Type, name: str
+    ) -> llvmlite_ir.Value:
         """The address of one element; each axis is checked where the target checks."""
         indices = index_type.items if isinstance(index_type, TupleType) else (index_type,)
         values = index if isinstance(index_type, TupleType) else (index,)
@@ -473,11 +483,13 @@ class Emitter:
         return self.b.gep(array.pointer, [offset], inbounds=True)
 
     def _get_item(self, frame: _Frame, name: str, index: str) -> Any:
-        type_, value = frame.typed.types[name], frame.values.get(name)
+        type_: Type = frame.typed.types[name]
+        value: Any = frame.values.get(name)
         if isinstance(type_, TupleType):
             at = frame.typed.types[index]
-            assert isinstance(at, Weak) and isinstance(at.value, int) and isinstance(value, tuple)
-            return value[at.value]
+            position = at.value if isinstance(at, Weak) else None
+            assert isinstance(position, int)
+            return value[position]
         assert isinstance(type_, BufferType | ArrayType)
         self.assigning = ir.user_name(self._origin(frame, name))
         pointer = self.address(value, type_, frame.values.get(index), frame.typed.types[index], self.assigning)

@@ -7,6 +7,7 @@ source and signature it came from, and `.loc` lines point at the user's file.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -30,10 +31,14 @@ _DATA_LAYOUT = (
 _RANGES = {"tid": (0, 1024), "ntid": (1, 1025), "ctaid": (0, 2**31 - 1), "nctaid": (1, 2**31 - 1)}
 _RANGES_Z = {"tid": (0, 64), "ntid": (1, 65)}
 _RANGES_YZ = {"ctaid": (0, 65535), "nctaid": (1, 65536)}
-# PTX opcodes are reserved words for its assembler
-_RESERVED = frozenset(
-    ["abs", "add", "addc", "and", "atom", "bar", "bfe", "bfi", "bra", "brev", "brkpt", "brx", "call", "clz", "cnot", "copysign", "cos", "cp", "cvt", "cvta", "discard", "div", "ex2", "exit", "fma", "fns", "ld", "ldu", "lg2", "lop3", "mad", "mad24", "madc", "match", "max", "mbarrier", "membar", "min", "mov", "mul", "mul24", "neg", "not", "or", "pmevent", "popc", "prefetch", "prmt", "rcp", "red", "redux", "rem", "ret", "rsqrt", "sad", "selp", "set", "setp", "shf", "shfl", "shl", "shr", "sin", "slct", "sqrt", "st", "sub", "subc", "suld", "sured", "sust", "szext", "tanh", "testp", "tex", "tld4", "trap", "txq", "vote", "xor"]
-)  # fmt: skip
+# opcodes and the predefined constant are reserved words for the assembler of PTX, and a name has more than `_`
+_RESERVED_WORDS = (
+    "abs add addc and atom bar bfe bfi bra brev brkpt brx call clz cnot copysign cos cp cvt cvta discard "
+    "div ex2 exit fma fns ld ldu lg2 lop3 mad mad24 madc match max mbarrier membar min mov mul mul24 neg "
+    "not or pmevent popc prefetch prmt rcp red redux rem ret rsqrt sad selp set setp shf shfl shl shr sin "
+    "slct sqrt st sub subc suld sured sust szext tanh testp tex tld4 trap txq vote xor WARP_SZ _"
+)
+_RESERVED = frozenset(_RESERVED_WORDS.split())
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ class Ptx:
 
 def emit_ptx(typed: ir.Typed, target: str, options: CompileOptions, signature: str) -> Ptx:
     """Compile a typed kernel to PTX for an architecture such as ``sm_90``."""
-    name = typed.function.name
+    name = spelled(typed.function.name)
     module = llvm.Module(name)
     module.triple, module.data_layout = "nvptx64-nvidia-cuda", _DATA_LAYOUT
     machine = CudaTarget(module, typed, options)
@@ -58,7 +63,32 @@ def emit_ptx(typed: ir.Typed, target: str, options: CompileOptions, signature: s
     text = str(module)
     flags = ("-opt=3", "-fma=0", *(("-ftz=1", "-prec-div=0", "-prec-sqrt=0") if options.fastmath else ()))
     ptx = toolchain.compile_nvvm(text, name, target, flags, '@"__nv_' in text)
-    return Ptx(_readable(ptx, name, machine.parameters, signature, typed.function.source), text, machine.shared_nbytes)
+    taken = {name, *map(str, module.globals)}
+    readable = _readable(ptx, name, _distinct(machine.parameters, taken), signature, typed.function.source)
+    return Ptx(readable, text, machine.shared_nbytes)
+
+
+def spelled(name: str) -> str:
+    """A name of Python's as PTX takes it: letters beyond ASCII by their number.
+
+    >>> spelled("gain"), spelled("größe")
+    ('gain', 'gr_f6__df_e')
+    """
+    return "".join(letter if letter.isascii() else f"_{ord(letter):x}_" for letter in name)
+
+
+def _distinct(parameters: list[str], taken: set[str]) -> list[str]:
+    """The parameters' names in PTX, none of them a reserved word or the name of something else.
+
+    Inside the entry a parameter would hide a shared array of its name, without a word from the assembler.
+    """
+    names: list[str] = []
+    for name in map(spelled, parameters):
+        while name in _RESERVED or name in taken:
+            name += "_"
+        taken.add(name)
+        names.append(name)
+    return names
 
 
 class CudaTarget:
@@ -81,7 +111,7 @@ class CudaTarget:
             names, types = _flatten(param, type_) if type_ is not None else ([], [])
             self.parameters += names
             kinds += types
-        function = llvm.Function(self.module, llvm.FunctionType(llvm.VoidType(), kinds), self.typed.function.name)
+        function = llvm.Function(self.module, llvm.FunctionType(llvm.VoidType(), kinds), self.module.name)
         for argument, name in zip(function.args, self.parameters, strict=True):
             argument.name = name
         self.lines.attach(function)
@@ -223,8 +253,8 @@ class _Lines:
             type_ = self.module.add_debug_info("DISubroutineType", {"types": self.module.add_metadata([])})
             self.scopes[file, function] = self.module.add_debug_info(
                 "DISubprogram",
-                {"name": function, "linkageName": function, "file": where, "line": line, "type": type_, "isLocal": False, "isDefinition": True,
-                 "scopeLine": line, "isOptimized": True, "unit": self.unit},
+                {"name": function, "linkageName": function, "file": where, "line": line, "type": type_,
+                 "isLocal": False, "isDefinition": True, "scopeLine": line, "isOptimized": True, "unit": self.unit},
                 is_distinct=True,
             )  # fmt: skip
         return self.scopes[file, function]
@@ -251,8 +281,6 @@ class _Lines:
 
 def _readable(ptx: str, entry: str, parameters: list[str], signature: str, source: Any) -> str:
     """libNVVM numbers the parameters; give them their names, and say what this is."""
-    for position in reversed(range(len(parameters))):
-        name = parameters[position]
-        ptx = ptx.replace(f"{entry}_param_{position}", name + "_" if name in _RESERVED else name)
+    ptx = re.sub(rf"\b{entry}_param_(\d+)\b", lambda match: parameters[int(match[1])], ptx)
     header = f"// {signature}\n// {source.file}:{source.first_line}\n"
     return header + ptx

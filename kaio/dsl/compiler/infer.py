@@ -1,10 +1,10 @@
 """The type of every name, by the rules of `kaio.dsl.rules`; all type mistakes at once.
 
-Types are computed from the operands' in rounds until nothing changes. Inside a round a phi takes the common type of what
-is known so far (`acc = 0; acc = (acc + i) * x[i]` is i32 in the first round and f32 in the second); only when the types
-have settled are variables that mean two types reported. A temporary's phi is a conditional expression and merges as one;
-a named variable's phi is strict, and never narrower than i32 or f32 (this is why Numba's own fixpoint, which merges types
-without knowing the variable, is not used).
+Types are computed from the operands' in rounds until nothing changes. Inside a round a phi takes the common type of
+what is known so far (`acc = 0; acc = (acc + i) * x[i]` is i32 in the first round and f32 in the second); only when the
+types have settled are variables that mean two types reported. A temporary's phi is a conditional expression and merges
+as one; a named variable's phi is strict, and never narrower than i32 or f32. (This is why Numba's own fixpoint is not
+used: it merges types without knowing the variable.)
 """
 
 from __future__ import annotations
@@ -55,9 +55,10 @@ def infer(
     type_callee: TypeCallee,
     captures: dict[tuple[int, str], Capture],
 ) -> ir.Typed:
-    """Type a function for these argument types and this index type. `type_callee` types a device function that it calls.
+    """Type a function for these argument types and this index type.
 
-    Attributes of modules and objects that the function read are added to `captures`.
+    `type_callee` types a device function that it calls. What the function reads of modules and objects is added to
+    `captures`.
     """
     inference = _Inference(function, arguments, index, type_callee, captures)
     inference.settle()
@@ -283,8 +284,8 @@ class _Inference:
         """The same mistake, with the cast written out where one is the way out."""
         if not isinstance(left, DType) or not isinstance(right, DType) or u64 not in (left, right):
             return problem
-        l, r = self.text(op.left), self.text(op.right)
-        cast = f"{l} {op.op} kaio.u64({r})" if left is u64 else f"kaio.u64({l}) {op.op} {r}"
+        one, two = self.text(op.left), self.text(op.right)
+        cast = f"{one} {op.op} kaio.u64({two})" if left is u64 else f"kaio.u64({one}) {op.op} {two}"
         return RuleError(problem.what, f"cast one side, for example `{cast}`")
 
     def text(self, name: str) -> str:
@@ -315,8 +316,8 @@ class _Inference:
             if name in known:
                 return known[name]
             close = difflib.get_close_matches(name, known, 1)
-            help = f"did you mean `{close[0]}`?" if close else f"it has {', '.join(sorted(known))}"
-            raise RuleError(f"{show(value)} has no attribute `{name}`", help)
+            way_out = f"did you mean `{close[0]}`?" if close else f"it has {', '.join(sorted(known))}"
+            raise RuleError(f"{show(value)} has no attribute `{name}`", way_out)
         raise RuleError(f"{show(value)} has no attribute `{name}`")
 
     def object_attribute(self, value: Any, name: str) -> Type:
@@ -385,7 +386,8 @@ class _Inference:
         raise RuleError(f"{show(function)} cannot be called in a kernel", _callable_help(callee))
 
     def call_intrinsic(self, target: str, op: ir.Call, callee: Intrinsic) -> Type:
-        assert callee.signature is not None and callee.typing is not None
+        assert callee.signature is not None
+        assert callee.typing is not None
         try:
             bound = callee.signature.bind(*op.args, **dict(op.kwargs))
         except TypeError as problem:
@@ -501,8 +503,9 @@ def _warn_of_lost_precision(typed: ir.Typed) -> None:
             and typed.types.get(name) is f32
             and _is_made_of_ints_or_literals(name, typed, definitions, set())
         ):
+            value = "this" if ir.is_temporary(name) else f"`{ir.user_name(name)}`"
             text = Mistake(
-                f"{'this' if ir.is_temporary(name) else f'`{ir.user_name(name)}`'} is an f32 made from integers or literals, and is converted to f64",
+                f"{value} is an f32 made from integers or literals, and is converted to f64",
                 definitions[name].place if ir.is_temporary(name) else place,
                 "compute it in f64 from the start, for example `kaio.f64(...)` of one operand",
             )  # fmt: skip
@@ -547,4 +550,3 @@ def _is_made_of_ints_or_literals(
             for n in (op.left, op.right)
         )
     )
-

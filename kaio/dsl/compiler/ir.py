@@ -21,9 +21,10 @@ from kaio.errors import Place
 from kaio.source import Source
 
 __all__ = [
-    "Argument", "Assign", "Attribute", "Binary", "Block", "Branch", "Call", "Constant", "Copy", "Fail", "Function", "GetItem",
-    "Item", "Iterate", "Jump", "Op", "Phi", "Return", "SetItem", "Statement", "Step", "StepFlag", "StepValue", "Terminator", "Tuple",
-    "Typed", "TypedCall", "Unary", "Unpack", "is_temporary", "operands", "user_name",
+    "Argument", "Assign", "Attribute", "Binary", "Block", "Branch", "Call", "Constant", "Copy", "Fail", "Function",
+    "GetItem", "Item", "Iterate", "Jump", "Op", "Phi", "Return", "SetItem", "Statement", "Step", "StepFlag",
+    "StepValue",
+    "Terminator", "Tuple", "Typed", "TypedCall", "Unary", "Unpack", "is_temporary", "operands", "user_name",
 ]  # fmt: skip
 
 

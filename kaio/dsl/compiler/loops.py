@@ -19,7 +19,7 @@ __all__ = ["RangeValue", "Turn", "make_range", "turn"]
 
 @dataclass(frozen=True)
 class RangeValue:
-    """A range whose bounds are computed; `first`: whether there is a first number, where the step may not be 1 or -1."""
+    """A range whose bounds are computed; `first`: whether there is a first number, where a step could wrap."""
 
     start: Any
     stop: Any
@@ -29,7 +29,7 @@ class RangeValue:
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn of a loop: the number, whether there is one, and the phis with (value on entering, value on coming back)."""
+    """One turn of a loop: the number, whether there is one, and phis with their values from before and from inside."""
 
     value: Any
     more: Any
@@ -39,10 +39,14 @@ class Turn:
 def make_range(e: Emitter, type_: RangeType, bounds: list[Any]) -> RangeValue:
     """`range(stop)`, `range(start, stop)` or `range(start, stop, step)`."""
     dtype = type_.dtype
-    start, stop, step = [arithmetic.constant(dtype, 0), *bounds, arithmetic.constant(dtype, 1)] if len(bounds) == 1 else (
-        [*bounds, arithmetic.constant(dtype, 1)] if len(bounds) == 2 else bounds
-    )  # fmt: skip
-    first = None if _is_plain(type_, start, stop) else _towards(e, type_, step, lambda up: _before(e, dtype, start, stop, up))
+    if len(bounds) == 1:
+        bounds = [arithmetic.constant(dtype, 0), *bounds]
+    start, stop, step = bounds if len(bounds) == 3 else [*bounds, arithmetic.constant(dtype, 1)]
+    first = (
+        None
+        if _is_plain(type_, start, stop)
+        else _towards(e, type_, step, lambda up: _before(e, dtype, start, stop, up))
+    )
     return RangeValue(start, stop, step, first)
 
 

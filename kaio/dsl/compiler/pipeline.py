@@ -97,7 +97,8 @@ def _check_shared(front: Front, nbytes: int) -> None:
     """The limit of every GPU for memory that is sized when compiling; the CPU device keeps to it."""
     if nbytes > _STATIC_SHARED_NBYTES:
         raise CompileError(
-            f"kernel `{front.signature.name}` uses {nbytes} bytes of shared memory, and a block has {_STATIC_SHARED_NBYTES}",
+            f"kernel `{front.signature.name}` uses {nbytes} bytes of shared memory, "
+            f"and a block has {_STATIC_SHARED_NBYTES}",
             place=front.source.place(front.source.node),
             help="make its `shared_mem` arrays smaller",
         )
@@ -192,4 +193,3 @@ def _known(type_: Type) -> Any:
     if isinstance(type_, Weak) and type_.value is not None:
         return type_.value
     return _UNKNOWN
-

@@ -35,7 +35,9 @@ def nvvm_architecture(target: str) -> str:
         return f"compute_{number}{suffix}"
     below = [a for a in _ARCHITECTURES if a < number and a not in _OWN_ONLY]
     if not below:
-        raise UnsupportedFeatureError(f"`{target}` is older than sm_75, the first that libNVVM compiles for", help='use "sm_75" or later')
+        raise UnsupportedFeatureError(
+            f"`{target}` is older than sm_75, the first that libNVVM compiles for", help='use "sm_75" or later'
+        )
     return f"compute_{below[-1]}"
 
 
@@ -56,7 +58,9 @@ def compile_nvvm(text: str, name: str, target: str, options: tuple[str, ...], ne
         nvvm.get_compiled_result(program, ptx)
         return ptx.rstrip(b"\0").decode()
     except nvvm.nvvmError as problem:
-        raise CompileError(f"libNVVM cannot compile `{name}` for {target}: {_nvvm_log(program) or problem}") from problem
+        raise CompileError(
+            f"libNVVM cannot compile `{name}` for {target}: {_nvvm_log(program) or problem}"
+        ) from problem
     finally:
         nvvm.destroy_program(program)
 

@@ -1,7 +1,8 @@
 """Python bytecode to SSA, by the front end of Numba's CUDA target. The only file that imports Numba.
 
-Numba reads the bytecode, builds the control-flow graph and the SSA form; what comes out is kaio's own IR, with places in
-the user's source. `Const` parameters become constants, and branches that they decide are dropped before anything is typed.
+Numba reads the bytecode, builds the control-flow graph and the SSA form; what comes out is kaio's own IR, with places
+in the user's source. `Const` parameters become constants, and branches that they decide are dropped before anything is
+typed.
 
 Used of numba-cuda (pinned by tests/dsl/compiler/test_translate.py): `FunctionIdentity`, `ByteCode`,
 `CUDABytecodeInterpreter` (with `_dispatch` and `loc`), `reconstruct_ssa`, the classes of `numba.cuda.core.ir`, and the
