@@ -16,6 +16,8 @@ __all__ = ["convert_array", "element_bytes"]
 def element_bytes(value: Any, dtype: DType) -> bytes:
     """The bytes of one element, or KaioError if the value is not one of the dtype."""
     try:
+        if isinstance(value, str | bytes):
+            raise TypeError  # which `float` would read
         if dtype.is_float:
             with np.errstate(over="ignore"):
                 found = dtype.numpy.type(float(value))

@@ -17,7 +17,7 @@ from kaio.errors import CompletionTimeout, KaioError, OutOfMemoryError
 from kaio.runtime.buffer import GpuBuffer
 from kaio.runtime.completion import Completion, gather, read_timeout
 from kaio.runtime.foreign import Foreign, read_foreign
-from kaio.runtime.layout import byte_range, contiguous_strides, read_shape
+from kaio.runtime.layout import byte_range, contiguous_strides, overlay, read_shape
 from kaio.runtime.limits import Limits
 from kaio.runtime.memory import Memory
 from kaio.runtime.stream import Stream
@@ -190,7 +190,9 @@ class Device:
         if not isinstance(array, np.ndarray):
             foreign = read_foreign(array, self)
             if foreign is not None and foreign.kind == "cuda":
-                return Device(foreign.ordinal).import_array(array).to_host()
+                return Device(foreign.ordinal).adopt(foreign).to_host()
+            if foreign is not None:
+                return overlay(foreign.pointer, foreign.shape, foreign.strides, foreign.dtype, keep=foreign.owner)
         try:
             return np.asarray(array)
         except (ValueError, TypeError) as problem:

@@ -297,25 +297,36 @@ def test_a_dropped_buffer_lives_until_its_work_is_done(device: Any, latch: Any) 
 # Order between streams.
 
 
+def _let_others_run(device: Any) -> None:
+    """Give work that wrongly does not wait the time to do harm: what is awaited here was put in later."""
+    other, stream = device.alloc_zeros(1 << 16, i32), device.stream()
+    for _ in range(20):
+        stream.set(other, b"\1\0\0\0").wait(60)
+
+
 def test_work_waits_for_the_writer_on_another_stream(device: Any, latch: Any) -> None:
     x, y = device.alloc_zeros(4, i32), device.alloc_zeros(4, i32)
     one, two = device.stream(), device.stream()
-    latch.hold(one, (x, "InOut"))
+    latch.hold(one)
+    one.set(x, b"\7\0\0\0")
     copied = two.copy(y, x)
+    _let_others_run(device)
     assert not copied.is_done
     latch.release()
-    copied.wait(60)
+    assert y.to_host().tolist() == [7, 7, 7, 7]
 
 
 def test_work_waits_for_readers_on_another_stream_before_it_writes(device: Any, latch: Any) -> None:
-    x, y = device.alloc_zeros(4, i32), device.alloc_zeros(4, i32)
+    x, y, z = (device.alloc_zeros(4, i32) for _ in range(3))
     one, two = device.stream(), device.stream()
-    latch.hold(one, (x, "In"))
+    latch.hold(one)
+    one.copy(z, x)
     read, written = two.copy(y, x), two.set(x, b"\7\0\0\0")
     read.wait(60)
+    _let_others_run(device)
     assert not written.is_done
     latch.release()
-    assert x.to_host().tolist() == [7, 7, 7, 7]
+    assert (x.to_host().tolist(), z.to_host().tolist()) == ([7, 7, 7, 7], [0, 0, 0, 0])
 
 
 def test_unrelated_work_waits_for_nothing(device: Any, latch: Any) -> None:
@@ -342,6 +353,7 @@ def test_views_order_like_their_parent(device: Any, latch: Any) -> None:
     one, two = device.stream(), device.stream()
     latch.hold(one, (x[:4], "Out"))
     copied = two.copy(y, x[4:])
+    _let_others_run(device)
     assert not copied.is_done
     latch.release()
     copied.wait(60)

@@ -1,0 +1,212 @@
+// A CUDA driver with no GPU, to run the CUDA device's own logic in CI: streams are threads, events are counted,
+// device memory is host memory, freed memory is given out again at once. It knows two kernels by name, `saxpy` and
+// `fault`, and keeps a log of the calls that tests may read. Layouts and codes are those of cuda.h.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef uint64_t u64;
+typedef struct Op { struct Op *next; int kind; char *a, *b; u64 n, v, w; } Op;
+typedef struct { pthread_t thread; Op *head, **tail; u64 given, done; int closing; } Stream;
+typedef struct { u64 recorded, done; double when; } Event;
+typedef struct Free { struct Free *next; char *at; u64 n; } Free;
+enum { COPY, SET, RECORD, WAIT_EVENT, WAIT_WORD, FREE, SAXPY, FAULT };
+enum { NOT_READY = 600, INVALID_CONTEXT = 201, OUT_OF_MEMORY = 2, ILLEGAL_ADDRESS = 700 };
+
+char kaio_log[1 << 22];
+static int logged;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static int error;
+static Free *freed;
+static __thread u64 context;
+
+static void note(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    if (logged < (int)sizeof kaio_log - 200) logged += vsnprintf(kaio_log + logged, 200, format, args);
+    va_end(args);
+}
+
+void kaio_clear_log(void) { logged = 0; kaio_log[0] = 0; }
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1e3 + t.tv_nsec * 1e-6;
+}
+
+static void perform(Op *op) {  // with the lock held, which waiting gives up
+    Event *event = (Event *)op->a;
+    switch (op->kind) {
+    case COPY: memmove(op->a, op->b, op->n); break;
+    case SET: for (u64 row = 0; row < op->n; row++) memcpy(op->a + row * op->w, &op->v, (u64)op->b); break;
+    case RECORD: if (op->n > event->done) event->done = op->n; event->when = now(); break;
+    case WAIT_EVENT: while (event->done < op->n && !error) pthread_cond_wait(&changed, &lock); break;
+    case WAIT_WORD:
+        while (*(volatile uint32_t *)op->a < op->v && !error) {
+            pthread_mutex_unlock(&lock);
+            nanosleep(&(struct timespec){0, 50000}, 0);
+            pthread_mutex_lock(&lock);
+        }
+        break;
+    case FREE: {
+        Free *block = malloc(sizeof *block);
+        memset(op->a, 0xdd, op->n);
+        *block = (Free){freed, op->a, op->n};
+        freed = block;
+        break;
+    }
+    case SAXPY: {
+        struct { float *x; int nx; float *y; int ny; float a; } *p = (void *)op->b;
+        for (int i = 0; i < p->ny; i++) p->y[i] += p->a * p->x[i];
+        free(op->b);
+        break;
+    }
+    case FAULT: error = ILLEGAL_ADDRESS; break;
+    }
+}
+
+static void *serve(void *self) {
+    Stream *stream = self;
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        while (!stream->head && !stream->closing) pthread_cond_wait(&changed, &lock);
+        Op *op = stream->head;
+        if (!op) break;
+        if (!(stream->head = op->next)) stream->tail = &stream->head;
+        if (!error) perform(op);
+        free(op);
+        stream->done++;
+        pthread_cond_broadcast(&changed);
+    }
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+static int put(Stream *stream, Op wanted) {  // with the lock held
+    Op *op = malloc(sizeof *op);
+    *op = wanted;
+    op->next = 0;
+    *stream->tail = op;
+    stream->tail = &op->next;
+    stream->given++;
+    pthread_cond_broadcast(&changed);
+    return error;
+}
+
+static int drain(Stream *stream) {
+    u64 upto = stream->given;
+    while (stream->done < upto && !error) pthread_cond_wait(&changed, &lock);
+    return error;
+}
+
+#define LOCKED(...) do { pthread_mutex_lock(&lock); int r_ = error; if (!r_) { __VA_ARGS__; } pthread_mutex_unlock(&lock); return r_; } while (0)
+#define DO(...) r_ = put(s, (Op){0, __VA_ARGS__})
+
+int cuInit(unsigned f) { return 0; }
+int cuDriverGetVersion(int *v) { *v = 13000; return 0; }
+int cuDeviceGetCount(int *n) { *n = 1; return 0; }
+int cuDeviceGet(int *d, int ordinal) { *d = ordinal; return 0; }
+int cuDeviceGetName(char *s, int n, int d) { strncpy(s, "Fake GPU", n); return 0; }
+int cuDeviceGetAttribute(int *v, int which, int d) {
+    static const int known[][2] = {{1, 1024}, {2, 1024}, {3, 1024}, {4, 64}, {5, 2147483647}, {6, 65535}, {7, 65535},
+        {8, 49152}, {10, 32}, {12, 65536}, {16, 132}, {75, 9}, {76, 0}, {97, 232448}};
+    *v = 0;
+    for (unsigned k = 0; k < sizeof known / sizeof *known; k++) if (known[k][0] == which) *v = known[k][1];
+    return 0;
+}
+int cuDevicePrimaryCtxRetain(u64 *c, int d) { *c = 77; return 0; }
+int cuCtxGetCurrent(u64 *c) { *c = context; return 0; }
+int cuCtxSetCurrent(u64 c) { context = c; return 0; }
+int cuCtxPushCurrent(u64 c) { context = c; return 0; }
+int cuCtxPopCurrent(u64 *c) { context = 0; return 0; }
+int cuCtxSynchronize(void) { return error; }
+int cuMemPoolCreate(u64 *p, int *properties) { *p = 55; return properties[0] != 1 || properties[2] != 1; }
+int cuMemPoolSetAttribute(u64 p, int which, void *v) { return 0; }
+int cuMemPoolGetAttribute(u64 p, int which, u64 *v) { *v = 0; return 0; }
+int cuMemPoolTrimTo(u64 p, size_t n) { note("trim\n"); return 0; }
+int cuMemGetInfo(size_t *f, size_t *t) { *f = 1ull << 33; *t = 1ull << 34; return 0; }
+int cuMemHostAlloc(void **p, size_t n, unsigned f) { *p = calloc(1, n); return 0; }
+
+typedef struct { u64 n, pad[7]; } Head;  // 64 bytes in front of every allocation
+int cuMemAllocFromPoolAsync(char **at, size_t n, u64 pool, Stream *s) {
+    if (n > 1ull << 34) return OUT_OF_MEMORY;
+    LOCKED(
+        note("alloc %zu\n", n);
+        for (Free **f = &freed; *f; f = &(*f)->next) if ((*f)->n == n) { *at = (*f)->at; *f = (*f)->next; goto found; }
+        Head *head = aligned_alloc(64, (sizeof(Head) + n + 63) / 64 * 64);
+        head->n = n;
+        *at = (char *)(head + 1);
+        found:;
+    );
+}
+int cuMemFreeAsync(char *at, Stream *s) { LOCKED(note("free\n"); DO(FREE, at, 0, ((Head *)at - 1)->n)); }
+int cuMemcpyHtoDAsync(char *to, char *from, size_t n, Stream *s) { LOCKED(DO(COPY, to, from, n); r_ = drain(s)); }
+int cuMemcpyDtoHAsync(char *to, char *from, size_t n, Stream *s) { LOCKED(DO(COPY, to, from, n); r_ = drain(s)); }
+int cuMemcpyDtoDAsync(char *to, char *from, size_t n, Stream *s) { LOCKED(note("copy\n"); DO(COPY, to, from, n)); }
+int cuMemsetD8Async(char *at, unsigned char v, size_t n, Stream *s) { LOCKED(DO(SET, at, (char *)1, n, v, 1)); }
+int cuMemsetD16Async(char *at, unsigned short v, size_t n, Stream *s) { LOCKED(DO(SET, at, (char *)2, n, v, 2)); }
+int cuMemsetD32Async(char *at, unsigned v, size_t n, Stream *s) { LOCKED(note("set\n"); DO(SET, at, (char *)4, n, v, 4)); }
+int cuMemsetD2D32Async(char *at, size_t pitch, unsigned v, size_t w, size_t h, Stream *s) {
+    LOCKED(r_ = w != 1; DO(SET, at, (char *)4, h, v, pitch));
+}
+int cuStreamCreateWithPriority(Stream **made, unsigned flags, int priority) {
+    Stream *s = *made = calloc(1, sizeof *s);
+    s->tail = &s->head;
+    return pthread_create(&s->thread, 0, serve, s);
+}
+int cuStreamDestroy(Stream *s) {
+    pthread_mutex_lock(&lock);
+    s->closing = 1;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+int cuStreamSynchronize(Stream *s) { LOCKED(r_ = drain(s)); }
+int cuStreamWaitEvent(Stream *s, Event *e, unsigned f) { LOCKED(note("wait\n"); DO(WAIT_EVENT, (char *)e, 0, e->recorded)); }
+int cuStreamWaitValue32(Stream *s, char *at, uint32_t v, unsigned f) { LOCKED(note("hold\n"); DO(WAIT_WORD, at, 0, 0, v)); }
+int cuEventCreate(Event **e, unsigned f) { *e = calloc(1, sizeof **e); return 0; }
+int cuEventRecord(Event *e, Stream *s) { LOCKED(note("record\n"); DO(RECORD, (char *)e, 0, ++e->recorded)); }
+int cuEventQuery(Event *e) { LOCKED(r_ = e->done < e->recorded ? NOT_READY : 0); }
+int cuEventSynchronize(Event *e) { LOCKED(while (e->done < e->recorded && !error) pthread_cond_wait(&changed, &lock); r_ = error); }
+int cuEventElapsedTime(float *ms, Event *a, Event *b) { *ms = b->when - a->when; return 0; }
+int cuModuleLoadData(u64 *m, const void *image) { *m = 33; return 0; }
+int cuModuleGetFunction(u64 *f, u64 m, const char *name) {
+    *f = !strcmp(name, "saxpy") ? SAXPY : !strcmp(name, "fault") ? FAULT : 0;
+    return *f ? 0 : 500;
+}
+int cuFuncGetAttribute(int *v, int which, u64 f) { *v = which == 0 ? 1024 : which == 8 ? 49152 : 0; return 0; }
+int cuFuncSetAttribute(u64 f, int which, int v) { return v > 232448; }
+int cuLaunchKernel(u64 f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                   Stream *s, void *parameters, void **extra) {
+    if (!context) return INVALID_CONTEXT;
+    if (bx * by * bz > 1024 || parameters) return 1;
+    size_t n = extra ? *(size_t *)extra[3] : 0;
+    if (extra && ((u64)extra[0] != 1 || (u64)extra[2] != 2 || extra[4])) return 1;
+    char *block = malloc(n + 1);
+    if (n) memcpy(block, extra[1], n);
+    LOCKED(note("launch\n"); DO(f, 0, block, n));
+}
+int cuGetErrorName(int code, const char **s) {
+    *s = code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY"
+       : code == 500 ? "CUDA_ERROR_NOT_FOUND" : "CUDA_ERROR_INVALID_VALUE";
+    return 0;
+}
+int cuGetErrorString(int code, const char **s) {
+    *s = code == 700 ? "an illegal memory access was encountered" : code == 2 ? "out of memory"
+       : code == 500 ? "named symbol not found" : "invalid argument";
+    return 0;
+}
+int cuGetProcAddress_v2(const char *name, void **at, int version, u64 flags, int *status) {
+    void *self = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    *at = strcmp(name, "cuGetProcAddress") ? dlsym(self, name) : (void *)cuGetProcAddress_v2;
+    if (status) *status = !*at;
+    return *at ? 0 : 500;
+}

@@ -1,0 +1,369 @@
+"""What only the CPU device does: its options, kernels that fail without ending it, work that failed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kaio
+from kaio import f32, i32
+from kaio.errors import DeviceNotFoundError, InternalError, KaioError, KernelFault, UnsupportedFeatureError
+from kaio.runtime.limits import DESCRIPTIONS
+from kaio.runtime.opening import open_device
+
+Run = Callable[..., Any]
+
+
+# Opening.
+
+
+def test_the_same_arguments_give_the_same_device() -> None:
+    assert kaio.Device("cpu") is kaio.Device("cpu", check="bounds") is kaio.Device("cpu", like="sm_90", check=True)
+    assert kaio.Device("cpu", check=False) is not kaio.Device("cpu")
+    assert repr(kaio.Device("cpu", like="sm_86", check="off")) == "Device('cpu', like='sm_86', check='off')"
+    assert str(kaio.Device("cpu", like="sm_86")) == "cpu"
+
+
+@pytest.mark.parametrize("target", DESCRIPTIONS)
+def test_the_limits_are_those_of_the_gpu_it_is_like(target: str) -> None:
+    device = kaio.Device("cpu", like=target)
+    assert "sm_{}{}".format(*device.capability) == target == device.target
+    assert device.limits is DESCRIPTIONS[target].limits
+    assert (device.limits.max_threads_per_block, device.limits.shared_nbytes_per_block) == (1024, 49152)
+    assert device.limits.max_grid == (2**31 - 1, 65535, 65535)
+
+
+def test_shared_memory_to_opt_in_to_is_as_in_cudas_table() -> None:
+    found = {target: description.limits.shared_nbytes_optin for target, description in DESCRIPTIONS.items()}
+    assert found["sm_80"] == 166912
+    assert found["sm_86"] == found["sm_89"] == 101376
+    assert found["sm_90"] == found["sm_100"] == 232448
+
+
+NO_SUCH_DEVICE = 'write `Device(0)`, `Device("cuda:0")` or `Device("cpu")`'
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "what", "way_out"),
+    [
+        ({"which": "gpu"}, DeviceNotFoundError, "there is no device 'gpu'", NO_SUCH_DEVICE),
+        ({"which": True}, DeviceNotFoundError, "there is no device True", NO_SUCH_DEVICE),
+        ({"which": -1}, DeviceNotFoundError, "there is no device -1", NO_SUCH_DEVICE),
+        (
+            {"which": "cpu", "like": "sm_9"},
+            DeviceNotFoundError,
+            "there is no description of a device like 'sm_9'",
+            'did you mean like="sm_90"?',
+        ),
+        ({"which": "cpu", "check": "all"}, KaioError, '`check` is "off", "bounds" or "full" (got \'all\')', None),
+        (
+            {"which": "cpu", "check": "full"},
+            UnsupportedFeatureError,
+            '`check="full"` is not supported',
+            'use `check="bounds"`',
+        ),
+        (
+            {"which": "cpu", "route": "ptx"},
+            UnsupportedFeatureError,
+            '`route="ptx"` is not supported',
+            'leave it out, or say `route="ir"`',
+        ),
+        ({"which": "cpu", "route": "x"}, KaioError, '`route` is "ir" or "ptx" (got \'x\')', None),
+        (
+            {"which": 0, "isolated": True},
+            UnsupportedFeatureError,
+            "`isolated=True` is not supported",
+            '`Device("cpu")` finds faults before they do harm',
+        ),
+    ],
+)
+def test_what_cannot_be_opened_is_refused_with_the_way_out(
+    options: Any, error: type[KaioError], what: str, way_out: str | None
+) -> None:
+    with pytest.raises(error) as caught:
+        kaio.Device(**options)
+    (mistake,) = caught.value.mistakes
+    assert (type(caught.value), mistake.what, mistake.help) == (error, what, way_out)
+
+
+def test_without_a_driver_the_default_device_is_the_cpu_and_that_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("kaio.runtime.opening._has_driver", lambda: False)
+    monkeypatch.setattr("kaio.runtime.opening._opened", {})
+    with caplog.at_level(logging.INFO, "kaio"):
+        device = open_device(None, like=None, check=None, route="ir", isolated=False)
+    assert device.kind == "cpu"
+    assert caplog.messages == ["there is no NVIDIA driver: Device() is the CPU device"]
+    with pytest.raises(DeviceNotFoundError) as caught:
+        open_device(0, like=None, check=None, route="ir", isolated=False)
+    assert str(caught.value) == (
+        'there is no device cuda:0: this machine has no NVIDIA driver\n  help: `Device("cpu")` runs the same kernels'
+    )
+
+
+def test_a_driver_that_does_not_start_is_no_reason_to_run_on_the_cpu(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cuda = pytest.importorskip("kaio.runtime.cuda")
+    code = cuda.driver.CUresult.CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
+    monkeypatch.setattr("kaio.runtime.opening._has_driver", lambda: True)
+    monkeypatch.setattr("kaio.runtime.opening._opened", {})
+    for name, answer in (("cuInit", (code,)), ("cuGetErrorName", (0, b"MISMATCH")), ("cuGetErrorString", (0, b"old"))):
+        monkeypatch.setattr(cuda.driver, name, lambda *_, answer=answer: answer)
+    with pytest.raises(DeviceNotFoundError) as caught:
+        open_device(None, like=None, check=None, route="ir", isolated=False)
+    assert str(caught.value) == (
+        "the NVIDIA driver does not start: MISMATCH (803): old\n"
+        '  help: see what `nvidia-smi` says; `Device("cpu")` runs the same kernels'
+    )
+    assert [device.kind for device in kaio.devices()] == ["cpu"]
+    assert caplog.messages[0].startswith("the GPUs of this machine cannot be used: the NVIDIA driver does not start")
+
+
+def test_factories_are_named_by_what_only_they_make() -> None:
+    with pytest.raises(TypeError, match=r"made by a device: `device.alloc_from\(array\)`"):
+        kaio.GpuBuffer()
+    with pytest.raises(TypeError, match=r"made by a device: `device.stream\(\)`"):
+        kaio.Stream()
+
+
+# Buffers that are no arrays.
+
+
+def test_a_buffer_is_no_array_and_has_no_truth(cpu: Any) -> None:
+    x = cpu.alloc_from([1, 2])
+    for use in (lambda: np.asarray(x), lambda: np.ones(2) + x):
+        with pytest.raises(TypeError):
+            use()
+    with pytest.raises(TypeError, match=r"copy it with `to_host"):
+        np.asarray(x)
+    with pytest.raises(TypeError, match="ask `is_empty`"):
+        bool(x)
+    with pytest.raises(TypeError, match="not iterated over"):
+        list(x)
+    with pytest.raises(TypeError, match="has no length"):
+        len(cpu.alloc_from(1))
+    with pytest.raises(AttributeError, match=r"`shape` cannot be set; write `x.reshape"):
+        x.shape = (1, 2)
+    assert (len(x), repr(x)) == (2, "GpuBuffer(i64[2] on cpu)")
+
+
+def test_memory_is_aligned_for_vectors(cpu: Any) -> None:
+    assert all(cpu.alloc_empty(size, f32).pointer % 64 == 0 for size in range(1, 40))
+
+
+# Failures.
+
+
+def test_a_failure_is_raised_by_each_way_to_ask(cpu: Any, fail: Run) -> None:
+    x = cpu.alloc_zeros(4, i32)
+    done = fail((x, "Out"))
+
+    async def awaited() -> None:
+        await done
+
+    twin = cpu.alloc_zeros(4, i32)
+    asks = (done.wait, done.result, lambda: asyncio.run(awaited()), x.to_host, x.check_usable, lambda: x[1:].to_host(),
+            lambda: x.copy_from(np.ones(4, np.int32)), x.copy, lambda: twin.copy_from(x), x.__dlpack__,
+            lambda: kaio.gather(done).wait())  # fmt: skip
+    for ask in asks:
+        with pytest.raises(KernelFault, match="it went wrong"):
+            ask()
+    assert done.is_done
+    cpu.wait()  # it was seen
+
+
+def test_the_device_works_on_after_a_failure(cpu: Any, fail: Run, run: Run) -> None:
+    x = cpu.alloc_zeros(4, i32)
+    with pytest.raises(KernelFault):
+        fail((x, "Out")).wait()
+    x.fill(3)
+    assert x.to_host().tolist() == [3, 3, 3, 3]
+    run(lambda: None, (x, "InOut")).wait()
+
+
+def test_filling_a_part_does_not_make_a_failed_buffer_usable(cpu: Any, fail: Run) -> None:
+    x = cpu.alloc_zeros(4, i32)
+    with pytest.raises(KernelFault):
+        fail((x, "Out")).wait()
+    with pytest.raises(KernelFault):
+        x[:2].fill(0)
+
+
+def test_a_reader_that_failed_leaves_the_buffer_usable(cpu: Any, fail: Run) -> None:
+    x = cpu.alloc_from([1, 2])
+    with pytest.raises(KernelFault):
+        fail((x, "In")).wait()
+    assert x.to_host().tolist() == [1, 2]
+
+
+def test_work_on_what_a_failed_kernel_should_have_written_fails_with_it(cpu: Any, fail: Run, latch: Any) -> None:
+    x, y = cpu.alloc_zeros(4, i32), cpu.alloc_zeros(4, i32)
+    one, two = cpu.stream(), cpu.stream()
+    latch.hold(one)
+    failed = fail((x, "Out"), stream=one)
+    behind, elsewhere = one.copy(y, x), two.copy(cpu.alloc_zeros(4, i32), x)
+    unrelated = one.set(cpu.alloc_zeros(4, i32), b"\1\0\0\0")
+    latch.release()
+    for done in (failed, behind, elsewhere):
+        with pytest.raises(KernelFault, match="it went wrong"):
+            done.wait(60)
+    unrelated.wait(60)
+    with pytest.raises(KernelFault):
+        y.to_host()
+
+
+@pytest.fixture
+def device(cpu: Any) -> Any:
+    """For `latch`."""
+    return cpu
+
+
+def test_a_failure_that_nobody_saw_is_raised_once_by_the_next_wait(cpu: Any, fail: Run) -> None:
+    stream = cpu.stream()
+    for wait in (cpu.wait, stream.wait):
+        fail(stream=stream)
+        with pytest.raises(KernelFault, match="it went wrong"):
+            wait()
+        wait()
+
+
+def test_a_stream_raises_only_its_own_failures(cpu: Any, fail: Run) -> None:
+    one, two = cpu.stream(), cpu.stream()
+    fail(stream=one)
+    two.wait()
+    with pytest.raises(KernelFault):
+        one.wait()
+
+
+def test_several_failures_are_told_together(cpu: Any, fail: Run) -> None:
+    stream = cpu.stream()
+    fail(stream=stream, what="first")
+    fail(stream=stream, what="second")
+    with pytest.raises(KernelFault, match="first") as caught:
+        stream.wait()
+    assert caught.value.__notes__ == ["Another failure that nobody had seen: second"]
+    cpu.wait()
+
+
+def test_leaving_a_block_raises_what_failed_inside(cpu: Any, fail: Run) -> None:
+    def block() -> None:
+        with cpu.stream() as stream:
+            fail(stream=stream)
+
+    with pytest.raises(KernelFault, match="it went wrong"):
+        block()
+
+
+def test_an_error_of_the_block_itself_comes_first(cpu: Any, fail: Run) -> None:
+    def block() -> None:
+        with cpu.stream() as stream:
+            fail(stream=stream)
+            1 / 0
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        block()
+    assert caught.value.__notes__ == ["Work on the stream failed too: it went wrong"]
+    cpu.wait()
+
+
+def test_a_failure_seen_inside_the_block_is_not_told_twice(cpu: Any, fail: Run) -> None:
+    with cpu.stream() as stream, pytest.raises(KernelFault):
+        fail(stream=stream).wait()
+
+
+def test_gather_raises_the_first_failure_in_the_order_given(cpu: Any, fail: Run, run: Run) -> None:
+    works = [run(lambda: None), fail(what="first"), fail(what="second")]
+    with pytest.raises(KernelFault, match="first"):
+        kaio.gather(*works).wait(60)
+    assert all(done.is_done for done in kaio.as_completed(works))
+    with pytest.raises(KernelFault, match="second"):
+        cpu.wait()
+
+
+def test_what_is_no_fault_is_an_internal_error(cpu: Any, run: Run) -> None:
+    with pytest.raises(InternalError, match=r"work on the CPU device failed: ZeroDivisionError") as caught:
+        run(lambda: 1 / 0).wait()
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_a_callback_that_fails_is_logged(cpu: Any, run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    done = run(lambda: None)
+    done.wait()
+    done.add_done_callback(lambda _: 1 / 0)
+    assert caplog.messages == ["a callback of <Completion done> failed"]
+
+
+def test_a_failure_that_nobody_ever_saw_is_logged_at_exit() -> None:
+    code = """
+import logging, kaio
+from kaio.errors import KernelFault
+logging.basicConfig(format="%(message)s")
+def boom():
+    raise KernelFault("it went wrong")
+cpu = kaio.Device("cpu")
+cpu.current_stream().submit(boom, ())
+"""
+    found = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120)
+    assert (found.returncode, found.stderr) == (0, "work on cpu failed and nobody asked: it went wrong\n")
+
+
+# Launches.
+
+
+def test_a_timed_launch_knows_its_time(run: Run) -> None:
+    done = run(lambda: None, timed=True)
+    done.wait()
+    assert 0 <= done.elapsed_ms < 60_000
+
+
+def test_the_time_is_not_known_before_the_work_is_done(cpu: Any, latch: Any) -> None:
+    stream = cpu.stream()
+    latch.hold(stream)
+    done = stream.submit(lambda: None, (), timed=True)
+    with pytest.raises(KaioError, match="the time is known once the work is done"):
+        done.elapsed_ms
+
+
+def test_a_prepared_launch_repeats_and_notices_a_closed_buffer(cpu: Any) -> None:
+    x, seen = cpu.alloc_zeros(1, i32), []
+
+    class Kernel:
+        name, max_threads = "count", None
+
+        class kernel:
+            @staticmethod
+            def run(grid: Any, block: Any, arguments: bytes, workers: Any, shared_nbytes: int) -> None:
+                seen.append((grid, block, arguments, shared_nbytes))
+
+    prepared = cpu.current_stream().prepare(Kernel, (2, 1, 1), (32, 1, 1), b"abc", ((x, "InOut"),), shared_nbytes=16)
+    for _ in range(3):
+        prepared.launch()
+    cpu.wait()
+    assert seen == [((2, 1, 1), (32, 1, 1), b"abc", 16)] * 3
+    x.close()
+    with pytest.raises(kaio.BufferClosedError):
+        prepared.launch()
+
+
+def test_an_empty_grid_launches_nothing(cpu: Any) -> None:
+    assert cpu.current_stream().launch(None, (1, 0, 1), (32, 1, 1), b"", ()).is_done
+
+
+def test_the_thread_of_a_dropped_stream_ends(cpu: Any, run: Run) -> None:
+    import threading
+
+    stream = cpu.stream()
+    found: list[threading.Thread] = []
+    run(lambda: found.append(threading.current_thread()), stream=stream).wait()
+    del stream
+    found[0].join(60)
+    assert not found[0].is_alive()

@@ -1,0 +1,28 @@
+"""The tests of the CUDA device on a driver without a GPU: its own logic, on any Linux machine with a C compiler."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+COMPILER = shutil.which("cc")
+
+
+@pytest.mark.skipif(sys.platform != "linux" or COMPILER is None, reason="needs Linux and a C compiler")
+def test_the_cuda_device_keeps_the_contract_on_a_fake_driver(tmp_path: Path) -> None:
+    pytest.importorskip("cuda.bindings")
+    library = tmp_path / "libcuda.so.1"
+    build = [str(COMPILER), "-O1", "-shared", "-fPIC", "-pthread", "-Wl,-soname,libcuda.so.1", "-o", str(library)]
+    subprocess.run([*build, str(HERE / "fake_driver" / "driver.c"), "-ldl"], check=True, timeout=120)
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "KAIO_REQUIRE_GPU": "1"}
+    tests = [str(HERE / "test_contract.py"), str(HERE / "test_cuda.py")]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", *tests]
+    found = subprocess.run(command, env=environment, cwd=HERE.parents[1], capture_output=True, text=True, timeout=280)
+    assert found.returncode == 0, found.stdout[-8000:]
+    assert "skipped" not in found.stdout.splitlines()[-1]
