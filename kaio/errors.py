@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+from unicodedata import combining, east_asian_width
 
 __all__ = [
     "BufferClosedError",
@@ -55,10 +56,15 @@ class Place:
         """The place, the source line and a caret line under the stretch, ready to print."""
         lines = [f"  {self}" + (f", in {self.function}" if self.function else "")]
         if self.text.strip():
-            width = max(1, min(self.end_column, len(self.text)) - self.column)
+            before, marked = self.text[: self.column], self.text[self.column : self.end_column]
             lines.append(f"      {self.text}")
-            lines.append("      " + " " * self.column + "^" * width)
+            lines.append("      " + " " * _width(before) + "^" * max(1, _width(marked)))
         return lines
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal: East Asian wide characters take two, combining ones none."""
+    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
 @dataclass(frozen=True)

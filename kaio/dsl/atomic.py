@@ -48,7 +48,7 @@ def _add_cuda(e: Emitter, call: TypedCall, array: Any, index: Any, value: Any) -
 def _add_host(e: Emitter, call: TypedCall, array: Any, index: Any, value: Any) -> Any:
     pointer, dtype = _element(e, call, array, index), call.result
     is_float = isinstance(dtype, DType) and dtype.is_float
-    return e.b.atomic_rmw("fadd" if is_float else "add", pointer, value, "monotonic")
+    return e.target.atomic(e, "fadd" if is_float else "add", pointer, value)
 
 
 @intrinsic(_add_typing, cuda=_add_cuda, host=_add_host)

@@ -20,6 +20,11 @@ def _letter(dtype: DType) -> str:
     return "f" if dtype.bits == 32 else "d"
 
 
+def _flush(e: Any, dtype: DType) -> str:
+    """The end of the name of an instruction that fastmath makes flush subnormals of f32."""
+    return f"{'.ftz' if dtype.bits == 32 and e.target.options.fastmath else ''}.{_letter(dtype)}"
+
+
 def _float_to_int_cuda(e: Emitter, value: Any, source: DType, target: DType, rounding: str) -> Any:
     name = f"llvm.nvvm.{_letter(source)}2{_PTX_INTEGER[target.kind, target.bits]}.{_PTX_ROUNDING[rounding]}"
     return e.call(name, e.llvm(target), [value])
@@ -54,8 +59,17 @@ floor = _unary("floor", "floor", "floor")
 ceil = _unary("ceil", "ceil", "ceil")
 trunc = _unary("trunc", "trunc", "trunc")
 rint = _unary("rint", "round", "roundeven")
-fabs = _unary("fabs", "fabs", "fabs")
-sqrt = _unary("sqrt", "sqrt.rn", "sqrt")
+fabs = primitive(
+    "fabs",
+    cuda=lambda e, value, dtype: e.call(f"llvm.nvvm.fabs{_flush(e, dtype)}", e.llvm(dtype), [value]),
+    host=lambda e, value, dtype: e.call(f"llvm.fabs.{dtype.ptx}", e.llvm(dtype), [value]),
+)
+sqrt = primitive(
+    "sqrt",
+    # without `.rn` libNVVM rounds as it is told to: correctly, or approximately under fastmath
+    cuda=lambda e, value, dtype: e.call(f"llvm.nvvm.sqrt.{_letter(dtype)}", e.llvm(dtype), [value]),
+    host=lambda e, value, dtype: e.call(f"llvm.sqrt.{dtype.ptx}", e.llvm(dtype), [value]),
+)
 
 
 def _binary(name: str, nvvm: str, host: str) -> Any:
@@ -71,7 +85,7 @@ maxnum = _binary("maxnum", "fmax", "maximumnum")
 
 fma = primitive(
     "fma",
-    cuda=lambda e, x, y, z, dtype: e.call(f"llvm.nvvm.fma.rn.{_letter(dtype)}", e.llvm(dtype), [x, y, z]),
+    cuda=lambda e, x, y, z, dtype: e.call(f"llvm.nvvm.fma.rn{_flush(e, dtype)}", e.llvm(dtype), [x, y, z]),
     host=lambda e, x, y, z, dtype: e.call(f"llvm.fma.{dtype.ptx}", e.llvm(dtype), [x, y, z]),
 )
 

@@ -116,7 +116,7 @@ class Completion:
     def _check(self) -> None:
         if self._error is not None:
             self._seen = True
-            raise self._error
+            raise self._error.with_traceback(None)
 
     def __await__(self) -> Generator[Any, None, Any]:
         if not self._spin():

@@ -6,6 +6,7 @@ import atexit
 import ctypes
 import os
 import platform
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ class CpuDevice(Device):
     _like: str
     _loaded: dict[int, CpuLoaded]
     _workers: Any
+    _total: int
     _default: CpuStream
 
     @classmethod
@@ -52,9 +54,12 @@ class CpuDevice(Device):
         self.name = f"{platform.processor() or platform.machine()} with the limits of {description.name}"
         self.capability, self.limits = description.capability, description.limits
         self._start()
+        self._total = self.memory.total
         self._loaded, self._workers = {}, None
         self._default = CpuStream.make(self)
         atexit.register(self._settle)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._after_fork)
         return self
 
     def _spec(self) -> tuple[str, dict[str, Any]]:
@@ -98,7 +103,7 @@ class CpuDevice(Device):
         return self._default
 
     def _allocate(self, nbytes: int, zero: bool) -> Memory:
-        if nbytes > self.memory.total:
+        if nbytes > self._total:
             raise self._out_of_memory(nbytes)  # the system would promise it, and end the process later
         try:
             owner = (np.zeros if zero else np.empty)(nbytes + _ALIGNMENT, np.uint8)
@@ -117,6 +122,13 @@ class CpuDevice(Device):
 
     def _takes(self, foreign: Foreign) -> bool:
         return foreign.kind == "cpu"
+
+    def _after_fork(self) -> None:
+        """The threads of the streams, and whoever held the lock, stayed in the parent process."""
+        self._lock = threading.RLock()
+        for stream in list(self._streams):
+            if isinstance(stream, CpuStream):
+                stream.after_fork()
 
     def _settle(self) -> None:
         """At exit: native code must not run on while Python takes its memory away."""

@@ -38,7 +38,8 @@ class CpuCompletion(Completion):
 
     def _finish(self, error: BaseException | None) -> None:
         if error is not None:
-            self._error = error
+            # Without its traceback, whose frames would keep the buffers alive.
+            self._error = error.with_traceback(None)
             self.stream.device.note_failure(self)
         self._finished = True
         self._gate.release()
@@ -179,6 +180,13 @@ class CpuStream(Stream):
         if not self._serving:
             self._serving = True
             threading.Thread(target=_serve, args=(self._queue,), name=f"kaio {self!r}", daemon=True).start()
+
+    def after_fork(self) -> None:
+        """In a child process: start anew; work that the parent had pending is not done here."""
+        last = self._last()
+        self._queue, self._last, self._serving = SimpleQueue(), _nothing, False
+        if last is not None and not last._finished:
+            last._finish(KaioError("the process was forked while this work was pending", help="fork after `wait()`"))
 
     def _tail(self) -> Completion:
         # Work is done in order, so the last is done when all are; and nobody asks this one what went wrong.

@@ -122,7 +122,7 @@ class CudaCompletion(Completion):
     def _check(self) -> None:
         if self._error is not None:
             self.stream.device.fault_seen = True
-            raise self._error
+            raise self._error.with_traceback(None)
 
     def _block(self, timeout_s: float | None) -> bool:
         start = time.perf_counter()

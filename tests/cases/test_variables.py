@@ -110,7 +110,6 @@ def bias_everywhere(x: In[f32], out: Out[f32], has_bias: Const[bool]):
     out[0] = bias
 
 
-@pytest.mark.xfail(strict=True, reason="a specialisation is not checked again yet", raises=KeyError)
 def test_b08_a_variable_that_a_constant_leaves_unset_is_refused_for_that_value():
     assert "st.global.f32" in bias_everywhere.ptx("sm_90", has_bias=True)
     with pytest.raises(KernelSyntaxError, match="`bias` is read in line"):

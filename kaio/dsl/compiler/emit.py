@@ -72,6 +72,9 @@ class Target(Protocol):
     def load(self, e: Emitter, pointer: llvmlite_ir.Value, read_only: bool) -> llvmlite_ir.Value:
         """Load one element from memory."""
 
+    def atomic(self, e: Emitter, operation: str, pointer: Any, value: Any) -> Any:
+        """Update an element in one step and give what was there (host rules only)."""
+
     def decide(self, e: Emitter, condition: llvmlite_ir.Value) -> bool | None:
         """A branch that is known to go one way in this version of the code; None where it is not."""
 

@@ -6,6 +6,7 @@ source and signature it came from, and `.loc` lines point at the user's file.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from dataclasses import dataclass
@@ -167,7 +168,9 @@ class CudaTarget:
 
     def shared(self, e: Emitter, element: llvm.Type, count: int, name: str) -> Any:
         array = llvm.ArrayType(element, count)
-        unique = self.module.get_unique_name(f"{self.typed.function.name}_{name}".replace("$", "_")).replace(".", "_")
+        plain = spelled(f"{self.module.name}_{name}".replace("$", "_").replace(".", "_"))
+        numbered = (f"{plain}_{number}" for number in itertools.count(1))  # in a function that is called twice
+        unique = next(name for name in itertools.chain([plain], numbered) if name not in self.module.globals)
         made = llvm.GlobalVariable(self.module, array, unique, addrspace=3)
         made.linkage, made.initializer, made.align = "internal", llvm.Constant(array, llvm.Undefined), 16
         self.shared_nbytes = -(-self.shared_nbytes // 16) * 16 + count * _nbytes(element)
@@ -193,6 +196,9 @@ class CudaTarget:
 
     def suspend(self, e: Emitter, kind: str, **values: Any) -> Any:
         raise NotImplementedError("threads of a GPU wait by themselves")
+
+    def atomic(self, e: Emitter, operation: str, pointer: Any, value: Any) -> Any:
+        raise NotImplementedError("the records spell CUDA's atomics")
 
     def leave(self, e: Emitter) -> None:
         e.b.ret_void()
@@ -241,7 +247,7 @@ class _Lines:
 
     def file(self, path: str) -> Any:
         if path not in self.files:
-            parts = Path(path)
+            parts = Path("".join(letter if letter.isprintable() and letter != '"' else "_" for letter in path))
             self.files[path] = self.module.add_debug_info(
                 "DIFile", {"filename": parts.name, "directory": str(parts.parent)}
             )
@@ -282,5 +288,5 @@ class _Lines:
 def _readable(ptx: str, entry: str, parameters: list[str], signature: str, source: Any) -> str:
     """libNVVM numbers the parameters; give them their names, and say what this is."""
     ptx = re.sub(rf"\b{entry}_param_(\d+)\b", lambda match: parameters[int(match[1])], ptx)
-    header = f"// {signature}\n// {source.file}:{source.first_line}\n"
-    return header + ptx
+    header = f"{signature}\n{source.file}:{source.first_line}"
+    return "".join(f"// {line}\n" for line in header.splitlines()) + ptx

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kaio.dsl.compiler.captures import Capture
-from kaio.dsl.compiler.check import check
+from kaio.dsl.compiler.check import check, check_specialisation, read_kernel
 from kaio.dsl.compiler.options import CompileOptions
 from kaio.dsl.compiler.parse import parse
-from kaio.dsl.compiler.signature import signature
 from kaio.dsl.types import BufferAnnotation, Signature, Specialisation
 from kaio.dsl.values import BufferType, ObjectType, Type, Weak, index_type
 from kaio.errors import CompileError, KaioError, KernelTypeError, Mistake, Place
@@ -52,9 +51,7 @@ class Compiled:
 
 def read(function: Callable[..., Any]) -> Front:
     """Parse a kernel, read its annotations and check its source; raises all mistakes at once."""
-    source = parse(function)
-    found = signature(function, source)  # type: ignore[arg-type]
-    check(function, source, found)  # type: ignore[arg-type]
+    source, found = read_kernel(function)  # type: ignore[arg-type]
     return Front(function, source, found)  # type: ignore[arg-type]
 
 
@@ -63,14 +60,14 @@ def compile_cuda(
 ) -> Compiled:
     """Compile for an architecture such as ``sm_90``; without `link` the program has PTX and no cubin."""
     from kaio.dsl.compiler import toolchain
-    from kaio.dsl.compiler.emit_ptx import emit_ptx
+    from kaio.dsl.compiler.emit_ptx import emit_ptx, spelled
 
     with _LOCK:
         middle = _Middle(front, specialisation)
         typed = middle.typed()
         ptx = emit_ptx(typed, target, options, str(front.signature))
     _check_shared(front, ptx.shared_nbytes)
-    name = front.signature.name
+    name = spelled(front.signature.name)  # the entry, by which a device finds the kernel
     cubin = toolchain.link(ptx.text, name, target) if link else b""
     program = CudaProgram(
         name, target, specialisation.arguments, specialisation.index_bits, ptx.shared_nbytes, ptx.text, cubin
@@ -119,8 +116,9 @@ class _Middle:
         """The typed kernel."""
         from kaio.dsl.compiler.translate import translate
 
-        consts = dict(self.specialisation.consts)
-        translated = translate(self.front.function, self.front.source, consts)
+        consts, dtypes = dict(self.specialisation.consts), dict(self.specialisation.dtypes)
+        check_specialisation(self.front.function, self.front.source, self.front.signature, {**consts, **dtypes})
+        translated = translate(self.front.function, self.front.source, consts, dtypes)
         self.stages["ir"] = translated.function
         self._note(translated.captures)
         arguments = self._argument_types()
@@ -168,13 +166,13 @@ class _Middle:
     def _type_function(self, function: types.FunctionType, parameters: Mapping[str, Type]) -> Any:
         from kaio.dsl.compiler.translate import translate
 
+        consts = {name: known for name, type_ in parameters.items() if (known := _known(type_)) is not _UNKNOWN}
         try:
             source = parse(function)
-            check(function, source, None)
+            check(function, source, None, consts)
         except KaioError as problem:
             raise KernelTypeError(problem.mistakes) from problem
-        consts = {name: known for name, type_ in parameters.items() if (known := _known(type_)) is not _UNKNOWN}
-        translated = translate(function, source, consts)
+        translated = translate(function, source, consts, dict(self.specialisation.dtypes))
         self._note(translated.captures)
         return self._infer(function, translated.function, parameters)
 

@@ -78,7 +78,10 @@ def link(ptx: str, name: str, target: str, options: tuple[str, ...] = ()) -> byt
     from cuda.bindings import nvjitlink
 
     arguments = [f"-arch={target}", "-lineinfo", *options]
-    linker = nvjitlink.create(len(arguments), arguments)
+    try:
+        linker = nvjitlink.create(len(arguments), arguments)
+    except nvjitlink.nvJitLinkError as problem:
+        raise CompileError(f"nvJitLink cannot assemble for {target}: {problem}") from problem
     try:
         code = ptx.encode()
         nvjitlink.add_data(linker, nvjitlink.InputType.PTX, code, len(code), name)

@@ -11,13 +11,17 @@ offset by which it shifts bytecode.
 
 from __future__ import annotations
 
+import ast
 import builtins
+import copy
 import operator
+import sys
 import types
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from numba.cuda.compiler import CUDABytecodeInterpreter  # type: ignore[attr-defined]
 from numba.cuda.core import bytecode, errors
@@ -39,6 +43,7 @@ _BINARY: dict[Any, str] = {
 }  # fmt: skip
 _UNARY: dict[Any, str] = {operator.neg: "-", operator.pos: "+", operator.invert: "~", operator.not_: "not"}
 _UNKNOWN = object()
+_GIVEN = object()  # an argument that is there at run time: its value is unknown, but it is not None
 
 
 @dataclass(frozen=True)
@@ -52,18 +57,66 @@ class Translated:
         return str(self.function)
 
 
-def translate(function: types.FunctionType, source: Source, consts: Mapping[str, Any]) -> Translated:
-    """Turn a Python function into SSA; `consts` are the values of its `Const` parameters."""
+def translate(
+    function: types.FunctionType,
+    source: Source,
+    consts: Mapping[str, Any],
+    dtypes: Mapping[str, Any] = MappingProxyType({}),
+) -> Translated:
+    """Turn a Python function into SSA.
+
+    `consts` are the values of its `Const` parameters, `dtypes` what the TypeVars of a generic kernel stand for.
+    """
+    function = _as_written(function, source)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", errors.NumbaWarning)
         func_ir = _interpret(function, source)
-    reader = _Reader(function, source, consts)
+    reader = _Reader(function, source, consts, dtypes)
     blocks = {label: reader.block(label, block) for label, block in func_ir.blocks.items()}
     blocks = _drop_dead(_decide_branches(blocks, _entry(blocks)))
     params = tuple(name for name in func_ir.arg_names)
     return Translated(
         ir.Function(source.name, params, tuple(_in_order(blocks)), source), tuple(reader.captures.values())
     )
+
+
+def _as_written(function: types.FunctionType, source: Source) -> types.FunctionType:
+    """The function compiled from its source: what runs may have been rewritten (pytest rewrites `assert`)."""
+    code = function.__code__
+    node = copy.deepcopy(source.node)
+    nothing = ast.Constant(None)
+    node.args.defaults = [nothing] * len(node.args.defaults)
+    node.args.kw_defaults = [default and nothing for default in node.args.kw_defaults]
+    for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+        argument.annotation = None
+    statement: ast.stmt = ast.Return(node) if isinstance(node, ast.Lambda) else _bare(node)
+    closure = ast.arguments([], [ast.arg(name) for name in code.co_freevars], None, [], [], None, [])
+    factory = ast.FunctionDef("factory", closure, [statement], [], None)
+    if sys.version_info >= (3, 12):
+        factory.type_params = []
+    module = compile(ast.fix_missing_locations(ast.Module([factory], [])), code.co_filename, "exec", dont_inherit=True)
+    inner = _code_inside(_code_inside(module, "factory"), code.co_name)
+    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    made = types.FunctionType(
+        inner,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        tuple(cells[n] for n in inner.co_freevars),
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def _bare(node: ast.FunctionDef) -> ast.FunctionDef:
+    node.decorator_list, node.returns = [], None
+    if sys.version_info >= (3, 12):
+        node.type_params = []
+    return node
+
+
+def _code_inside(code: types.CodeType, name: str) -> types.CodeType:
+    return next(c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name == name)
 
 
 class _Loc(nir.Loc):
@@ -109,8 +162,10 @@ def _first_line(problem: BaseException) -> str:
 class _Reader:
     """Reads Numba's statements, one block at a time."""
 
-    def __init__(self, function: types.FunctionType, source: Source, consts: Mapping[str, Any]) -> None:
-        self.function, self.source, self.consts = function, source, consts
+    def __init__(
+        self, function: types.FunctionType, source: Source, consts: Mapping[str, Any], dtypes: Mapping[str, Any]
+    ) -> None:
+        self.function, self.source, self.consts, self.dtypes = function, source, consts, dtypes
         self.captures: dict[tuple[str, str], Capture] = {}
 
     def place(self, statement: Any) -> Place:
@@ -166,6 +221,8 @@ class _Reader:
         raise KernelSyntaxError(f"`{value}` cannot be used in a kernel", place=self.place(assign))
 
     def captured(self, kind: str, name: str, value: Any) -> Any:
+        if isinstance(value, TypeVar) and value.__name__ in self.dtypes:
+            return self.dtypes[value.__name__]
         if kind == "global" and name not in self.function.__globals__ and hasattr(builtins, name):
             return value
         if kind == "global":
@@ -238,7 +295,7 @@ def _decide_branches(blocks: dict[int, ir.Block], entry: int) -> dict[int, ir.Bl
 
 def _decided(block: ir.Block, known: Mapping[str, Any]) -> ir.Block:
     t = block.terminator
-    if isinstance(t, ir.Branch) and t.condition in known:
+    if isinstance(t, ir.Branch) and known.get(t.condition, _GIVEN) is not _GIVEN:
         return replace(block, terminator=ir.Jump(t.true if known[t.condition] else t.false, t.place))
     return block
 
@@ -260,13 +317,26 @@ def _evaluate(op: ir.Op, known: Mapping[str, Any]) -> Any:
         match op:
             case ir.Constant(value=value):
                 return value
+            case ir.Argument():
+                return _GIVEN
             case ir.Copy(source=name):
                 return known.get(name, _UNKNOWN)
-            case ir.Unary(op=symbol, operand=name) if name in known:
+            case ir.Binary(op="is" | "is not" as symbol, left=left, right=right) if _GIVEN in (
+                known.get(left),
+                known.get(right),
+            ):
+                other = known.get(left) if known.get(right) is _GIVEN else known.get(right)
+                return symbol == "is not" if other is None and {left, right} <= known.keys() else _UNKNOWN
+            case ir.Unary(op=symbol, operand=name) if known.get(name, _GIVEN) is not _GIVEN:
                 return next(fn for fn, s in _UNARY.items() if s == symbol)(known[name])
-            case ir.Binary(op=symbol, left=left, right=right) if left in known and right in known:
+            case ir.Binary(op=symbol, left=left, right=right) if _GIVEN not in (
+                known.get(left, _GIVEN),
+                known.get(right, _GIVEN),
+            ):
                 return next(fn for fn, s in _BINARY.items() if s == symbol)(known[left], known[right])
-            case ir.Call(function=function, args=(arg,)) if known.get(function) is bool and arg in known:
+            case ir.Call(function=function, args=(arg,)) if (
+                known.get(function) is bool and known.get(arg, _GIVEN) is not _GIVEN
+            ):
                 return bool(known[arg])
     except Exception:  # left to inference, which has the place
         return _UNKNOWN
@@ -302,7 +372,8 @@ def _without_edges(block: ir.Block, edges: set[tuple[int, int]]) -> ir.Block:
 def _drop_dead(blocks: Mapping[int, ir.Block]) -> dict[int, ir.Block]:
     """Drop what nobody reads: SSA leaves phis of variables that are dead there, and their types need not agree."""
     definitions = {s.target: s for b in blocks.values() for s in b.body if isinstance(s, ir.Assign)}
-    todo = [name for b in blocks.values() for name in _roots(b)]
+    known = {name for name, value in _constants(blocks).items() if value is not _GIVEN}
+    todo = [name for b in blocks.values() for name in _roots(b, known)]
     live: set[str] = set()
     while todo:
         name = todo.pop()
@@ -315,11 +386,11 @@ def _drop_dead(blocks: Mapping[int, ir.Block]) -> dict[int, ir.Block]:
     }
 
 
-def _roots(block: ir.Block) -> Iterable[str]:
+def _roots(block: ir.Block, known: set[str]) -> Iterable[str]:
     for statement in block.body:
         if isinstance(statement, ir.SetItem):
             yield from (statement.array, statement.index, statement.value)
-        elif not isinstance(statement.op, ir.Phi | ir.Copy | ir.Constant | ir.Argument):
+        elif statement.target not in known and not isinstance(statement.op, ir.Phi | ir.Copy | ir.Argument):
             yield statement.target  # typed even where unused: its mistakes are the user's
     match block.terminator:
         case ir.Branch(condition=name) | ir.Return(value=name):
