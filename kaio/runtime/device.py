@@ -328,12 +328,11 @@ class Device:
 
     def raise_unseen(self, stream: Stream | None) -> None:
         """Raise the first failure that nobody saw, of one stream or of all; the others become its notes."""
-        unseen = []
-        for done in list(self._failed):
-            if done._seen or stream is None or done.stream is stream:
+        with self._lock:
+            asked = [done for done in self._failed if done._seen or stream is None or done.stream is stream]
+            for done in asked:
                 self._failed.remove(done)
-                if not done._seen:
-                    unseen.append(done)
+            unseen = [done for done in asked if not done._seen]
         if unseen:
             first = unseen[0]._error
             assert first is not None

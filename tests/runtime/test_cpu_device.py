@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -356,6 +357,25 @@ def test_a_prepared_launch_repeats_and_notices_a_closed_buffer(cpu: Any) -> None
 
 def test_an_empty_grid_launches_nothing(cpu: Any) -> None:
     assert cpu.current_stream().launch(None, (1, 0, 1), (32, 1, 1), b"", ()).is_done
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_has_streams_of_its_own() -> None:
+    code = """
+import os, sys, kaio
+cpu = kaio.Device("cpu")
+x = cpu.alloc_zeros(4, kaio.i32)
+x.fill(1).wait()
+child = os.fork()
+if not child:
+    x.fill(2)
+    os._exit(0 if x.to_host().tolist() == [2, 2, 2, 2] else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), x.to_host().tolist())
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )  # warnings are not errors here: Python warns of fork beside threads
+    assert (found.returncode, found.stdout) == (0, "0 [1, 1, 1, 1]\n"), found.stderr
 
 
 def test_the_thread_of_a_dropped_stream_ends(cpu: Any, run: Run) -> None:
