@@ -256,17 +256,18 @@ def _shift(op: str, a: Scalar, b: Scalar) -> BinaryRule:
 
 
 def _power(a: Scalar, b: Scalar) -> BinaryRule:
-    type_ = common(a, b, "**")
-    assert isinstance(type_, DType)
-    if type_ is _BOOL:
-        raise RuleError("`bool ** bool`: bools have no arithmetic", "cast one side, for example `kaio.i32(...)`")
     if isinstance(b, Weak) and b.kind == "i" and isinstance(a, DType) and a is not _BOOL:
         if a.is_int and min(b.values) < 0:
             raise RuleError(
                 f"{show(a)} to the negative power `{min(b.values)}` is not an integer",
                 f"cast the base: `kaio.f32(...) ** {min(b.values)}`",
             )
-        return BinaryRule(a, b, a)
+        base = _with_literal(a, Weak("i", b.values if a.is_float else (0,), b.named))  # an exponent need not fit an int
+        return BinaryRule(base, b, base)
+    type_ = common(a, b, "**")
+    assert isinstance(type_, DType)
+    if type_ is _BOOL:
+        raise RuleError("`bool ** bool`: bools have no arithmetic", "cast one side, for example `kaio.i32(...)`")
     return BinaryRule(type_, type_, type_)
 
 
@@ -344,9 +345,15 @@ def store(value: Scalar, dtype: DType) -> None:
         return None
     if value is INDEX64 and dtype in (i32, i64):
         return None
-    if value is _BOOL or dtype is _BOOL or value.is_float or common(value, dtype, "=") is not dtype:
+    if value is _BOOL or dtype is _BOOL or value.is_float or not _holds(dtype, value):
         raise _lossy(value, dtype)
     return None
+
+
+def _holds(dtype: DType, value: DType) -> bool:
+    """Whether an integer type has every value of another."""
+    (low, high), (least, most) = dtype.range, value.range
+    return low <= least and most <= high
 
 
 CAST_IT = "cast it"
