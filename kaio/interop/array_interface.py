@@ -33,7 +33,7 @@ def read_cuda_array_interface(array: Any, device: Device | None = None) -> Forei
         return None
     if interface.get("mask") is not None:
         raise KaioError(f"a {type(array).__name__} with a mask cannot be used", help="fill in what is masked first")
-    ordinal = int(str(device).partition(":")[2]) if device is not None and device.kind == "cuda" else 0
+    ordinal = device.ordinal if device is not None and device.kind == "cuda" else 0
     stream = interface.get("stream")
     if stream is not None and (not isinstance(stream, int) or stream == 0):
         raise KaioError(f"a {type(array).__name__} names a stream that the interface forbids ({stream!r})")

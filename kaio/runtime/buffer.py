@@ -12,8 +12,9 @@ from kaio.errors import BufferClosedError, KaioError
 from kaio.runtime import dlpack
 from kaio.runtime.completion import Completion
 from kaio.runtime.conversion import convert_array, element_bytes
-from kaio.runtime.layout import byte_range, is_contiguous, overlay, reshaped, sliced
+from kaio.runtime.layout import byte_range, is_contiguous, reshaped, sliced
 from kaio.runtime.memory import Memory, closed_memory
+from kaio.runtime.transfer import check_out, read, write
 
 if TYPE_CHECKING:
     from kaio.runtime.device import Device
@@ -163,21 +164,9 @@ class GpuBuffer(Generic[T]):
             KernelFault: the work that last wrote the buffer failed (or whatever else it failed with).
         """
         if out is not None:
-            _check_out(out, self)
+            check_out(out, self)
         self._wait(writes=False)
-        if out is not None and out.flags.c_contiguous and self.is_contiguous:
-            host = out
-        else:
-            host = np.empty(self.shape, self.dtype.numpy) if self.is_contiguous else self._download_range()
-        if self.size and self.is_contiguous:
-            self.device._download(host, self.pointer)
-        if not self.is_contiguous:
-            host = self._laid_over(host)
-            if out is None:
-                return host.copy()
-        if out is not None and host is not out:
-            out[...] = host
-        return host if out is None else out
+        return read(self, out)
 
     def copy_from(self, source: Any) -> Completion:
         """Overwrite the elements with those of an array or a buffer of the same shape and dtype.
@@ -197,13 +186,7 @@ class GpuBuffer(Generic[T]):
         self._check_like(source, host.shape, dtype_of(host.dtype))
         self._wait(writes=True)
         self._check_writable()
-        if self.size and self.is_contiguous:
-            self.device._upload(self.pointer, np.ascontiguousarray(host))
-        elif self.size:
-            # The elements are part of a range whose other bytes must stay: read it, change ours, write it.
-            bytes_ = self._download_range()
-            self._laid_over(bytes_)[...] = host
-            self.device._upload(self.byte_range[0], bytes_)
+        write(self, host)
         return Completion.completed(self.device.current_stream())
 
     def fill(self, value: Any) -> Completion:
@@ -244,18 +227,6 @@ class GpuBuffer(Generic[T]):
                 done._block(None)
         self.check_usable()
         self.device.wait_foreign(memory)
-
-    def _download_range(self) -> np.ndarray[Any, Any]:
-        start, stop = self.byte_range
-        found = np.empty(stop - start, np.uint8)
-        if found.size:
-            self.device._download(found, start)
-        return found
-
-    def _laid_over(self, bytes_: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The elements within a host copy of their byte range."""
-        offset = self.pointer - self.byte_range[0]
-        return overlay(bytes_.ctypes.data + offset, self.shape, self.strides, self.dtype, keep=bytes_)
 
     def _check_writable(self) -> None:
         if self.memory.read_only:
@@ -324,7 +295,7 @@ class GpuBuffer(Generic[T]):
         """The device by DLPack's numbers."""
         if self.device.kind == "cpu":
             return dlpack.DEVICE_CPU, 0
-        return dlpack.DEVICE_CUDA, int(str(self.device).partition(":")[2])
+        return dlpack.DEVICE_CUDA, self.device.ordinal
 
     def __dlpack__(
         self,
@@ -370,11 +341,3 @@ class GpuBuffer(Generic[T]):
 
 def _rebuild(device: Device, host: np.ndarray[Any, Any]) -> GpuBuffer[Any]:
     return device.alloc_from(host)
-
-
-def _check_out(out: Any, buffer: GpuBuffer[Any]) -> None:
-    if not isinstance(out, np.ndarray) or out.shape != buffer.shape or out.dtype != buffer.dtype.numpy:
-        got = f"{out.dtype}{list(out.shape)}" if isinstance(out, np.ndarray) else repr(out)
-        raise KaioError(f"`out` must be a NumPy array of {buffer.dtype!r}{list(buffer.shape)} (got {got})")
-    if not out.flags.writeable:
-        raise KaioError("`out` is read-only")

@@ -15,6 +15,7 @@ import numpy as np
 from kaio.runtime.completion import Completion
 from kaio.runtime.cpu_stream import CpuStream
 from kaio.runtime.device import Device, MemoryInfo
+from kaio.runtime.failures import Failures
 from kaio.runtime.foreign import Foreign
 from kaio.runtime.limits import describe
 from kaio.runtime.memory import Memory
@@ -125,7 +126,7 @@ class CpuDevice(Device):
 
     def _after_fork(self) -> None:
         """The threads of the streams, and whoever held the lock, stayed in the parent process."""
-        self._lock = threading.RLock()
+        self._lock, self.failures = threading.RLock(), Failures()
         for stream in list(self._streams):
             if isinstance(stream, CpuStream):
                 stream.after_fork()

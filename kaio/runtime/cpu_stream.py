@@ -40,7 +40,7 @@ class CpuCompletion(Completion):
         if error is not None:
             # Without its traceback, whose frames would keep the buffers alive.
             self._error = error.with_traceback(None)
-            self.stream.device.note_failure(self)
+            self.stream.device.failures.note(self)
         self._finished = True
         self._gate.release()
         self._run_callbacks()

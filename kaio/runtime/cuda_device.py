@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,12 @@ from kaio.errors import ContextPoisonedError, DeviceNotFoundError, InternalError
 from kaio.runtime.buffer import GpuBuffer
 from kaio.runtime.completion import Completion
 from kaio.runtime.cuda import DriverError, done, driver, is_sticky, start
-from kaio.runtime.cuda_stream import ArgumentBlock, CudaCompletion, CudaLoaded, CudaStream, Events
+from kaio.runtime.cuda_completion import CudaCompletion, Events
+from kaio.runtime.cuda_context import Current, describe, make_pool, unused_nbytes
+from kaio.runtime.cuda_launch import ArgumentBlock, CudaLoaded
+from kaio.runtime.cuda_stream import CudaStream
 from kaio.runtime.device import Device, MemoryInfo
 from kaio.runtime.foreign import Foreign
-from kaio.runtime.limits import Limits
 from kaio.runtime.memory import Memory
 from kaio.runtime.stream import Stream
 
@@ -25,32 +26,6 @@ __all__ = ["CudaDevice"]
 
 _OUT_OF_MEMORY = driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY
 _MAX_ARGUMENTS_NBYTES = 32764  # CUDA C++ programming guide: parameters of a kernel, from sm_70 on
-
-
-class _Current:
-    """The context of a device is the current one inside; whatever was current is so again afterwards.
-
-    A thread without a context keeps this one: to push and pop it each time would cost, and harms nobody.
-    """
-
-    __slots__ = ("_context", "_pushed")
-
-    def __init__(self, context: Any) -> None:
-        self._context = context
-
-    def __enter__(self) -> None:
-        current = int(done(driver.cuCtxGetCurrent()))
-        self._pushed = current not in (0, int(self._context))
-        if self._pushed:
-            done(driver.cuCtxPushCurrent(self._context))
-        elif not current:
-            done(driver.cuCtxSetCurrent(self._context))
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._pushed:
-            driver.cuCtxPopCurrent()
 
 
 class CudaDevice(Device):
@@ -92,7 +67,7 @@ class CudaDevice(Device):
     def _open(self) -> None:
         handle = done(driver.cuDeviceGet(self.ordinal))
         self.name = done(driver.cuDeviceGetName(256, handle)).split(b"\0")[0].decode()
-        self.capability, self.limits = _describe(handle)
+        self.capability, self.limits = describe(handle)
         self.target = "sm_{}{}".format(*self.capability)
         self._context = done(driver.cuDevicePrimaryCtxRetain(handle))
         self._start()
@@ -102,7 +77,7 @@ class CudaDevice(Device):
         self.events = Events(int(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING), self.ask)
         self.timing_events = Events(int(driver.CUevent_flags.CU_EVENT_DEFAULT), self.ask)
         with self.current():
-            self._pool = _make_pool(self.ordinal)
+            self._pool = make_pool(self.ordinal)
         self._default, self._copies = CudaStream.make(self), CudaStream.make(self)
 
     def _spec(self) -> tuple[str, dict[str, Any]]:
@@ -110,9 +85,9 @@ class CudaDevice(Device):
 
     # The driver and its errors.
 
-    def current(self) -> _Current:
+    def current(self) -> Current:
         """Inside `with device.current():` the context of this device is the current one."""
-        return _Current(self._context)
+        return Current(self._context)
 
     def bind_thread(self) -> None:
         """Give a thread that has no context this one; once a thread."""
@@ -178,7 +153,7 @@ class CudaDevice(Device):
 
     def _log_unseen(self) -> None:
         if self.fault is not None and not self.fault_seen:
-            self.note_failure(_failed(self._default, self.fault))
+            self.failures.note(_failed(self._default, self.fault))
         super()._log_unseen()
 
     # Programs and streams.
@@ -220,7 +195,7 @@ class CudaDevice(Device):
         self.check_usable()
         with self.current():
             free, total = self.ask(driver.cuMemGetInfo())
-            kept = _pool_nbytes(self._pool)
+            kept = unused_nbytes(self._pool)
         return MemoryInfo(min(int(free) + kept, int(total)), int(total))
 
     def _allocate(self, nbytes: int, zero: bool) -> Memory:
@@ -355,47 +330,3 @@ def _failed(stream: CudaStream, fault: KaioError) -> Completion:
     failed = Completion(stream)
     failed._finished, failed._error = True, fault
     return failed
-
-
-def _describe(handle: Any) -> tuple[tuple[int, int], Limits]:
-    def ask(name: str) -> int:
-        return int(
-            done(driver.cuDeviceGetAttribute(getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}"), handle))
-        )
-
-    limits = Limits(
-        max_threads_per_block=ask("MAX_THREADS_PER_BLOCK"),
-        max_block=(ask("MAX_BLOCK_DIM_X"), ask("MAX_BLOCK_DIM_Y"), ask("MAX_BLOCK_DIM_Z")),
-        max_grid=(ask("MAX_GRID_DIM_X"), ask("MAX_GRID_DIM_Y"), ask("MAX_GRID_DIM_Z")),
-        shared_nbytes_per_block=ask("MAX_SHARED_MEMORY_PER_BLOCK"),
-        shared_nbytes_optin=ask("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
-        registers_per_block=ask("MAX_REGISTERS_PER_BLOCK"),
-        warp_size=ask("WARP_SIZE"),
-        multiprocessors=ask("MULTIPROCESSOR_COUNT"),
-    )
-    return (ask("COMPUTE_CAPABILITY_MAJOR"), ask("COMPUTE_CAPABILITY_MINOR")), limits
-
-
-def _make_pool(ordinal: int) -> Any:
-    """A pool of our own, so that how it behaves is nobody else's business."""
-    properties = driver.CUmemPoolProps()
-    properties.allocType = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
-    properties.handleTypes = driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_NONE
-    properties.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-    properties.location.id = ordinal
-    pool = done(driver.cuMemPoolCreate(properties))
-    attribute = driver.CUmemPool_attribute
-    # Keep what is freed for the next buffers: to ask the system each time costs a hundred times as much.
-    keep = driver.cuuint64_t(2**64 - 1)
-    done(driver.cuMemPoolSetAttribute(pool, attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, keep))
-    # No hidden waits: memory that another stream has yet to free is not given out.
-    done(driver.cuMemPoolSetAttribute(pool, attribute.CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 0))
-    return pool
-
-
-def _pool_nbytes(pool: Any) -> int:
-    """Bytes that the pool holds and nobody uses."""
-    attribute = driver.CUmemPool_attribute
-    reserved = done(driver.cuMemPoolGetAttribute(pool, attribute.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT))
-    used = done(driver.cuMemPoolGetAttribute(pool, attribute.CU_MEMPOOL_ATTR_USED_MEM_CURRENT))
-    return int(reserved) - int(used)

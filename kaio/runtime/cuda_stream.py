@@ -1,196 +1,27 @@
-"""Streams and completions of a GPU.
-
-A launch costs little more than the driver's own call. Its completion records no event at first: the stream keeps a weak
-reference to it, and before the next work goes in, whoever is still referred to gets its event there. So the event
-stands right behind the work, but work whose completion nobody kept, and whose buffers were used again since, costs
-none.
-"""
+"""Streams of a GPU."""
 
 from __future__ import annotations
 
-import ctypes
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kaio.errors import KaioError
 from kaio.runtime.completion import Completion
-from kaio.runtime.cuda import NOT_READY, done, driver, is_sticky
-from kaio.runtime.polling import watch
+from kaio.runtime.cuda import driver, is_sticky
+from kaio.runtime.cuda_completion import CudaCompletion, Event
+from kaio.runtime.cuda_launch import CudaLoaded, CudaPrepared, launch_kernel
 from kaio.runtime.stream import Dims, PreparedLaunch, Stream, Uses
 
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
     from kaio.runtime.cuda_device import CudaDevice
 
-__all__ = ["ArgumentBlock", "CudaCompletion", "CudaLoaded", "CudaStream", "Event", "Events"]
+__all__ = ["CudaStream"]
 
-_launch_kernel = driver.cuLaunchKernel
-_query = driver.cuEventQuery
 _ref = weakref.ref
 
-_SPIN_S = 100e-6  # asking in a loop wakes up in under 2 us, a sleep in 60 and more
-_AWAIT_SPIN_S = 20e-6  # inside an await other tasks wait meanwhile
 _CANDIDATES = 16  # launches of a stream that are remembered to name the one that faulted
-
-
-class Events:
-    """A pool of events of one device: making one costs more than recording it."""
-
-    def __init__(self, flags: int, ask: Callable[[tuple[Any, ...]], Any]) -> None:
-        self._flags, self._ask = flags, ask
-        self.free: list[Any] = []
-
-    def record(self, stream: Any) -> Event:
-        """An event that stands behind all work on the stream so far."""
-        code, event = self.try_record(stream)
-        if code:
-            self._ask((code,))
-        return event
-
-    def try_record(self, stream: Any) -> tuple[Any, Event]:
-        """The same with what the driver says to it."""
-        try:
-            handle = self.free.pop()
-        except IndexError:
-            handle = self._ask(driver.cuEventCreate(self._flags))
-        event = Event(handle, self)
-        return driver.cuEventRecord(handle, stream)[0], event
-
-
-class Event:
-    """A recorded event, back in its pool when it is dropped: recording it again does not disturb who waits for it."""
-
-    __slots__ = ("_pool", "handle")
-
-    def __init__(self, handle: Any, pool: Events) -> None:
-        self.handle, self._pool = handle, pool
-
-    def __del__(self) -> None:
-        self._pool.free.append(self.handle)
-
-
-class CudaCompletion(Completion):
-    """Work on a stream of a GPU."""
-
-    stream: CudaStream
-    _event: Event | None = None
-    _start: Event | None = None
-
-    def _mark(self) -> None:
-        """Put the event behind the work, if it has none yet. The lock of the device is held."""
-        if self._event is None and not self._finished and self.stream.device.fault is None:
-            self._event = self.stream.record_event()
-
-    def _poll(self) -> bool:
-        if self._finished:
-            return True
-        device = self.stream.device
-        if device.fault is None:
-            if self._event is None:
-                with device._lock:
-                    self._mark()
-            event = self._event
-            if event is not None:
-                code = _query(event.handle)[0]
-                if code == NOT_READY:
-                    return False
-                if not code:
-                    self._finish(None)
-                    return True
-                if not is_sticky(code):
-                    device.ask((code,))
-                device.poison(code)
-        self._finish(device.fault)
-        return True
-
-    def _finish(self, error: KaioError | None) -> None:
-        with self.stream.device._lock:
-            if self._finished:
-                return
-            if error is not None:
-                self._error = error
-            elif self._start is not None and self._event is not None:
-                self._elapsed_ms = done(driver.cuEventElapsedTime(self._start.handle, self._event.handle))
-            if error is None and self.stream.last() is self:
-                self.stream.recent.clear()
-            self._finished = True
-            self._event = self._start = None
-
-    def _check(self) -> None:
-        if self._error is not None:
-            self.stream.device.fault_seen = True
-            raise self._error.with_traceback(None)
-
-    def _block(self, timeout_s: float | None) -> bool:
-        start = time.perf_counter()
-        while not self._poll():
-            waited = time.perf_counter() - start
-            if timeout_s is not None and waited >= timeout_s:
-                return False
-            if waited > _SPIN_S:
-                # Not the driver's own wait: that one neither knows a time limit nor lets Ctrl-C through.
-                pause = 50e-6 if waited < 0.1 else 500e-6
-                time.sleep(pause if timeout_s is None else max(0.0, min(pause, timeout_s - waited)))
-        return True
-
-    def _spin(self) -> bool:
-        start = time.perf_counter()
-        while not self._poll():
-            if time.perf_counter() - start > _AWAIT_SPIN_S:
-                return False
-        return True
-
-    def _watch(self) -> None:
-        watch(self)
-
-
-class CudaLoaded:
-    """A program in a context, with what the driver says about it."""
-
-    __slots__ = ("dynamic_nbytes", "function", "max_threads", "module", "name", "program", "registers", "shared_nbytes")
-
-    def __init__(self, program: Any) -> None:
-        self.program, self.name = program, program.name
-        self.module = done(driver.cuModuleLoadData(program.cubin))
-        self.function = done(driver.cuModuleGetFunction(self.module, program.name.encode()))
-        attribute = driver.CUfunction_attribute
-        self.max_threads: int | None = self._ask(attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
-        self.registers = self._ask(attribute.CU_FUNC_ATTRIBUTE_NUM_REGS)
-        self.shared_nbytes = self._ask(attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
-        self.dynamic_nbytes = self._ask(attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
-
-    def _ask(self, attribute: Any) -> int:
-        return int(done(driver.cuFuncGetAttribute(attribute, self.function)))
-
-    def allow(self, shared_nbytes: int) -> None:
-        """Opt in to more dynamic shared memory than a block has by default."""
-        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        done(driver.cuFuncSetAttribute(self.function, attribute, shared_nbytes))
-        self.dynamic_nbytes = shared_nbytes
-
-
-class ArgumentBlock:
-    """A packed argument block where the driver can read it; it copies the bytes while it launches."""
-
-    def __init__(self, capacity: int) -> None:
-        self._bytes = ctypes.create_string_buffer(max(capacity, 1))
-        self._size = ctypes.c_size_t(0)
-        # CU_LAUNCH_PARAM_BUFFER_POINTER, its value, CU_LAUNCH_PARAM_BUFFER_SIZE, its value, CU_LAUNCH_PARAM_END
-        self._extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(self._bytes), 2, ctypes.addressof(self._size), None)
-        self._view = memoryview(self._bytes).cast("B")
-        self._address = ctypes.addressof(self._extra)
-
-    def put(self, arguments: bytes) -> int:
-        """Fill in the bytes; gives what `cuLaunchKernel` takes as `extra`."""
-        nbytes = len(arguments)
-        if not nbytes:
-            return 0
-        self._view[:nbytes] = arguments
-        self._size.value = nbytes
-        return self._address
 
 
 def _nothing() -> None:
@@ -246,13 +77,12 @@ class CudaStream(Stream):
         if 0 in grid:
             return Completion.completed(self)
         device = self.device
-        device.bind_thread()
         if shared_nbytes > loaded.dynamic_nbytes:
             device.allow_shared(loaded, shared_nbytes)
         with device._lock:
             extra = device.scratch.put(arguments)
             return self.submit(
-                _launch_kernel, (loaded.function, *grid, *block, shared_nbytes, self.raw, 0, extra), uses, loaded, timed
+                launch_kernel, (loaded.function, *grid, *block, shared_nbytes, self.raw, 0, extra), uses, loaded, timed
             )
 
     def prepare(
@@ -268,7 +98,7 @@ class CudaStream(Stream):
         """Make a launch ready; see `Stream.prepare`."""
         if shared_nbytes > loaded.dynamic_nbytes:
             self.device.allow_shared(loaded, shared_nbytes)
-        return _Prepared(self, loaded, grid, block, arguments, tuple(uses), shared_nbytes, timed)
+        return CudaPrepared(self, loaded, grid, block, arguments, tuple(uses), shared_nbytes, timed)
 
     def copy(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
         """Copy between contiguous buffers of one size."""
@@ -418,37 +248,6 @@ class CudaStream(Stream):
         super().wait(timeout_s)
         for _ in range(min(launches, len(self.recent))):
             self.recent.popleft()
-
-
-class _Prepared:
-    """A launch of a GPU made ready."""
-
-    __slots__ = ("_arguments", "_block", "_empty", "_loaded", "_lock", "_stream", "_submit", "_timed", "_uses")
-
-    def __init__(
-        self,
-        stream: CudaStream,
-        loaded: CudaLoaded,
-        grid: Dims,
-        block: Dims,
-        arguments: bytes,
-        uses: Uses,
-        shared_nbytes: int,
-        timed: bool,
-    ) -> None:
-        self._block = ArgumentBlock(len(arguments))
-        extra = self._block.put(arguments)
-        self._arguments = (loaded.function, *grid, *block, shared_nbytes, stream.raw, 0, extra)
-        self._stream, self._loaded, self._uses, self._timed = stream, loaded, uses, timed
-        self._empty = 0 in grid
-        self._submit, self._lock = stream.submit, stream.device._lock
-
-    def launch(self) -> Completion:
-        """Launch it once more."""
-        if self._empty:
-            return Completion.completed(self._stream)
-        with self._lock:
-            return self._submit(_launch_kernel, self._arguments, self._uses, self._loaded, self._timed)
 
 
 def _memsets(pointer: int, pattern: bytes, size: int) -> list[tuple[Any, tuple[int, ...]]]:

@@ -15,7 +15,8 @@ import numpy as np
 from kaio.dtypes import DType, dtype_of
 from kaio.errors import CompletionTimeout, KaioError, OutOfMemoryError
 from kaio.runtime.buffer import GpuBuffer
-from kaio.runtime.completion import Completion, gather, read_timeout
+from kaio.runtime.completion import gather, read_timeout
+from kaio.runtime.failures import Failures
 from kaio.runtime.foreign import Foreign, read_foreign
 from kaio.runtime.layout import byte_range, contiguous_strides, overlay, read_shape
 from kaio.runtime.limits import Limits
@@ -76,12 +77,13 @@ class Device:
     capability: tuple[int, int]
     limits: Limits
     check: str
+    ordinal: int = 0  # among the devices of its kind
     generation: int
     fault: KaioError | None  # what a GPU's context failed with; it cannot be used again
     _stats: DeviceStats
     _released: deque[int]
     _lock: threading.RLock
-    _failed: list[Completion]
+    failures: Failures
     _entered: ContextVar[tuple[Stream, ...]]
     _streams: weakref.WeakSet[Stream]
     _memories: weakref.WeakSet[Memory]
@@ -322,33 +324,12 @@ class Device:
             raise CompletionTimeout(f"the work on {self} is not done after {timeout_s} s; it goes on")
         self.raise_unseen(None)
 
-    def note_failure(self, done: Completion) -> None:
-        """Keep a failure until somebody sees it."""
-        self._failed.append(done)
-
     def raise_unseen(self, stream: Stream | None) -> None:
-        """Raise the first failure that nobody saw, of one stream or of all; the others become its notes."""
-        with self._lock:
-            asked = [done for done in self._failed if done._seen or stream is None or done.stream is stream]
-            for done in asked:
-                self._failed.remove(done)
-            unseen = [done for done in asked if not done._seen]
-        if unseen:
-            first = unseen[0]._error
-            assert first is not None
-            for done in unseen:
-                done._seen = True
-                if done._error is not first:
-                    first.add_note(f"Another failure that nobody had seen: {done._error}")
-            raise first
+        """Raise a failure that nobody saw, of work on one stream or on all."""
+        self.failures.raise_unseen(stream)
 
     def _log_unseen(self) -> None:
-        told: list[BaseException | None] = []
-        for done in self._failed:
-            if not done._seen and done._error not in told:
-                told.append(done._error)
-                _log.error("work on %s failed and nobody asked: %s", self, done._error)
-        self._failed.clear()
+        self.failures.log(self)
 
     def _spec(self) -> tuple[str, dict[str, Any]]:
         """The arguments of `Device(…)` that give this device."""
@@ -362,13 +343,14 @@ class Device:
         return f"Device({', '.join([repr(which), *(f'{name}={value!r}' for name, value in options.items())])})"
 
     def __str__(self) -> str:
-        return self._spec()[0]
+        which, options = self._spec()
+        return which + (f" ({', '.join(f'{name} {value}' for name, value in options.items())})" if options else "")
 
     def _start(self) -> None:
         """Set up what all devices have."""
         self.generation, self.fault = 0, None
         self._stats, self._released = DeviceStats(0, 0, 0), deque()
-        self._lock, self._failed = threading.RLock(), []
+        self._lock, self.failures = threading.RLock(), Failures()
         self._entered = ContextVar(f"streams of {self}", default=())
         self._streams, self._memories = weakref.WeakSet(), weakref.WeakSet()
         atexit.register(self._log_unseen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,6 +13,10 @@ import pytest
 
 import kaio
 from kaio.errors import KernelFault
+
+# The tests hold one stream while others go on. A GPU has few queues by default, and streams that share one wait for
+# each other; the driver reads this when it starts.
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
 
 class CpuLatch:

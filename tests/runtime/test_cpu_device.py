@@ -29,7 +29,7 @@ def test_the_same_arguments_give_the_same_device() -> None:
     assert kaio.Device("cpu") is kaio.Device("cpu", check="bounds") is kaio.Device("cpu", like="sm_90", check=True)
     assert kaio.Device("cpu", check=False) is not kaio.Device("cpu")
     assert repr(kaio.Device("cpu", like="sm_86", check="off")) == "Device('cpu', like='sm_86', check='off')"
-    assert str(kaio.Device("cpu", like="sm_86")) == "cpu"
+    assert str(kaio.Device("cpu", like="sm_86", check="off")) == "cpu (like sm_86, check off)"
 
 
 @pytest.mark.parametrize("target", DESCRIPTIONS)

@@ -1,0 +1,83 @@
+"""The context of a GPU: making it current, what it can hold, its pool of memory."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from kaio.runtime.cuda import done, driver
+from kaio.runtime.limits import Limits
+
+__all__ = ["Current", "describe", "make_pool", "unused_nbytes"]
+
+
+class Current:
+    """The context of a device is the current one inside; whatever was current is so again afterwards.
+
+    A thread without a context keeps this one: to push and pop it each time would cost, and harms nobody.
+    """
+
+    __slots__ = ("_context", "_pushed")
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        current = int(done(driver.cuCtxGetCurrent()))
+        self._pushed = current not in (0, int(self._context))
+        if self._pushed:
+            done(driver.cuCtxPushCurrent(self._context))
+        elif not current:
+            done(driver.cuCtxSetCurrent(self._context))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pushed:
+            driver.cuCtxPopCurrent()
+
+
+def describe(handle: Any) -> tuple[tuple[int, int], Limits]:
+    """Compute capability and limits, as the driver tells them."""
+
+    def ask(name: str) -> int:
+        return int(
+            done(driver.cuDeviceGetAttribute(getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}"), handle))
+        )
+
+    limits = Limits(
+        max_threads_per_block=ask("MAX_THREADS_PER_BLOCK"),
+        max_block=(ask("MAX_BLOCK_DIM_X"), ask("MAX_BLOCK_DIM_Y"), ask("MAX_BLOCK_DIM_Z")),
+        max_grid=(ask("MAX_GRID_DIM_X"), ask("MAX_GRID_DIM_Y"), ask("MAX_GRID_DIM_Z")),
+        shared_nbytes_per_block=ask("MAX_SHARED_MEMORY_PER_BLOCK"),
+        shared_nbytes_optin=ask("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+        registers_per_block=ask("MAX_REGISTERS_PER_BLOCK"),
+        warp_size=ask("WARP_SIZE"),
+        multiprocessors=ask("MULTIPROCESSOR_COUNT"),
+    )
+    return (ask("COMPUTE_CAPABILITY_MAJOR"), ask("COMPUTE_CAPABILITY_MINOR")), limits
+
+
+def make_pool(ordinal: int) -> Any:
+    """A pool of our own, so that how it behaves is nobody else's business."""
+    properties = driver.CUmemPoolProps()
+    properties.allocType = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    properties.handleTypes = driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_NONE
+    properties.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    properties.location.id = ordinal
+    pool = done(driver.cuMemPoolCreate(properties))
+    attribute = driver.CUmemPool_attribute
+    # Keep what is freed for the next buffers: to ask the system each time costs a hundred times as much.
+    keep = driver.cuuint64_t(2**64 - 1)
+    done(driver.cuMemPoolSetAttribute(pool, attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, keep))
+    # No hidden waits: memory that another stream has yet to free is not given out.
+    done(driver.cuMemPoolSetAttribute(pool, attribute.CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 0))
+    return pool
+
+
+def unused_nbytes(pool: Any) -> int:
+    """Bytes that the pool holds and nobody uses."""
+    attribute = driver.CUmemPool_attribute
+    reserved = done(driver.cuMemPoolGetAttribute(pool, attribute.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT))
+    used = done(driver.cuMemPoolGetAttribute(pool, attribute.CU_MEMPOOL_ATTR_USED_MEM_CURRENT))
+    return int(reserved) - int(used)

@@ -1,0 +1,55 @@
+"""`Failures`: what went wrong and nobody has seen yet, so that none is lost."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kaio.runtime.completion import Completion
+    from kaio.runtime.device import Device
+    from kaio.runtime.stream import Stream
+
+__all__ = ["Failures"]
+
+_log = logging.getLogger("kaio")
+
+
+class Failures:
+    """The failed work of a device, until somebody sees each failure."""
+
+    def __init__(self) -> None:
+        self._failed: list[Completion] = []
+        self._lock = threading.Lock()
+
+    def note(self, done: Completion) -> None:
+        """Keep a failure until somebody sees it."""
+        with self._lock:
+            self._failed.append(done)
+
+    def _take(self, stream: Stream | None) -> list[Completion]:
+        with self._lock:
+            asked = [done for done in self._failed if done._seen or stream is None or done.stream is stream]
+            self._failed = [done for done in self._failed if done not in asked]
+        return [done for done in asked if not done._seen]
+
+    def raise_unseen(self, stream: Stream | None) -> None:
+        """Raise the first failure that nobody saw, of one stream or of all; the others become its notes."""
+        unseen = self._take(stream)
+        if unseen:
+            first = unseen[0]._error
+            assert first is not None
+            for done in unseen:
+                done._seen = True
+                if done._error is not first:
+                    first.add_note(f"Another failure that nobody had seen: {done._error}")
+            raise first.with_traceback(None)
+
+    def log(self, device: Device) -> None:
+        """At exit: say what nobody asked for."""
+        told: list[BaseException | None] = []
+        for done in self._take(None):
+            if done._error not in told:
+                told.append(done._error)
+                _log.error("work on %s failed and nobody asked: %s", device, done._error)
