@@ -44,7 +44,8 @@ class Completion:
     def completed(stream: Stream) -> Completion:
         """Work that was nothing to do: done at once."""
         done = Completion(stream)
-        done._finished = True
+        done._finished = done._timed = True
+        done._elapsed_ms = 0.0
         return done
 
     # What a device provides.

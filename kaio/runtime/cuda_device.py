@@ -152,6 +152,9 @@ class CudaDevice(Device):
         self.check_usable()
 
     def _log_unseen(self) -> None:
+        for stream in list(self._streams):
+            if self.fault is None:
+                stream._tail()._block(10.0)  # who never asked has not been told of a fault yet
         if self.fault is not None and not self.fault_seen:
             self.failures.note(_failed(self._default, self.fault))
         super()._log_unseen()

@@ -59,12 +59,24 @@ class CudaLatch:
 
 
 @pytest.fixture
-def latch(device: kaio.Device) -> Iterator[Any]:
-    """What holds a stream until it is released, which it is at the latest when the test ends."""
-    latch = CpuLatch() if device.kind == "cpu" else CudaLatch(device)
-    yield latch
-    latch.release()
+def make_latch(device: kaio.Device) -> Iterator[Callable[[], Any]]:
+    """Make what holds a stream until it is released, which it is at the latest when the test ends."""
+    made: list[Any] = []
+
+    def make() -> Any:
+        made.append(CpuLatch() if device.kind == "cpu" else CudaLatch(device))
+        return made[-1]
+
+    yield make
+    for latch in made:
+        latch.release()
     device.wait(timeout_s=60)
+
+
+@pytest.fixture
+def latch(make_latch: Callable[[], Any]) -> Any:
+    """What holds a stream until it is released, which it is at the latest when the test ends."""
+    return make_latch()
 
 
 class FakeKernel:

@@ -426,6 +426,11 @@ def test_elapsed_ms_needs_timing(device: Any) -> None:
     assert str(caught.value) == "this work was not timed\n  help: launch it with `.options(timed=True)`"
 
 
+def test_nothing_to_do_is_done_at_once_and_took_no_time(device: Any) -> None:
+    done = kaio.Completion.completed(device.current_stream())
+    assert (done.is_done, done.result(), done.elapsed_ms) == (True, None, 0)
+
+
 def test_callbacks_run_once_each(device: Any, latch: Any) -> None:
     called: list[str] = []
     ran = threading.Event()

@@ -327,6 +327,24 @@ def test_a_fault_that_nobody_saw_is_raised_by_the_next_wait(wait: str) -> None:
     assert _outcome(f"fault()\ntell({wait})\ntell({wait})") == FAILED + POISONED
 
 
+def test_a_fault_names_the_kernels_that_may_have_caused_it() -> None:
+    out = _outcome(f"""
+        other = CudaProgram("saxpy", "sm_80", (), 32, 0, ptx="", cubin={SAXPY.encode() + bytes(1)!r})
+        gpu.current_stream().launch(gpu.load(other), (1, 1, 1), (1, 1, 1), bytes(32), ())
+        tell(fault().wait)
+    """)
+    assert out == FAILED.replace("kernel `fault` failed", "one of the kernels `saxpy`, `fault` failed")
+
+
+def test_work_that_is_known_to_be_done_is_not_blamed() -> None:
+    out = _outcome(f"""
+        other = CudaProgram("saxpy", "sm_80", (), 32, 0, ptx="", cubin={SAXPY.encode() + bytes(1)!r})
+        gpu.current_stream().launch(gpu.load(other), (1, 1, 1), (1, 1, 1), bytes(32), ()).wait()
+        tell(fault().wait)
+    """)
+    assert out == FAILED
+
+
 def test_leaving_the_block_of_a_stream_raises_the_fault() -> None:
     assert _outcome("""
         def block():
@@ -363,11 +381,7 @@ def test_pending_work_fails_with_the_fault_and_nothing_hangs() -> None:
 
 
 def test_a_fault_that_nobody_ever_saw_is_logged_at_exit() -> None:
-    out = _outcome("""
-        done = fault()
-        while not done.is_done:
-            pass
-    """)
+    out = _outcome("fault()")
     assert out == f"work on cuda:0 failed and nobody asked: {WHAT}\n" + HELP
 
 

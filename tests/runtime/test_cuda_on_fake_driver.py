@@ -21,7 +21,7 @@ def test_the_cuda_device_keeps_the_contract_on_a_fake_driver(tmp_path: Path) -> 
     build = [str(COMPILER), "-O1", "-shared", "-fPIC", "-pthread", "-Wl,-soname,libcuda.so.1", "-o", str(library)]
     subprocess.run([*build, str(HERE / "fake_driver" / "driver.c"), "-ldl"], check=True, timeout=120)
     environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "KAIO_REQUIRE_GPU": "1"}
-    tests = [str(HERE / "test_contract.py"), str(HERE / "test_cuda.py")]
+    tests = [str(HERE / name) for name in ("test_contract.py", "test_cuda.py", "test_order.py")]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", *tests]
     found = subprocess.run(command, env=environment, cwd=HERE.parents[1], capture_output=True, text=True, timeout=280)
     assert found.returncode == 0, found.stdout[-8000:]

@@ -1,0 +1,57 @@
+"""Random programs on several streams give what they give in order: no wait is missing, no memory goes early."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kaio import i32
+
+BUFFERS, STREAMS, SIZE = 4, 3, 1 << 10
+
+places = st.integers(0, BUFFERS - 1)
+halves = st.sampled_from([slice(None), slice(SIZE // 2), slice(SIZE // 2, None)])
+steps = st.one_of(
+    st.tuples(st.just("set"), places, halves, st.integers(1, 100)),
+    st.tuples(st.just("copy"), places, halves, places, halves),
+    st.tuples(st.just("renew"), places),
+    st.tuples(st.just("read"), places),
+    st.tuples(st.just("hold")),
+)
+programs = st.lists(st.tuples(st.integers(0, STREAMS - 1), steps), min_size=1, max_size=30)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(program=programs)
+def test_streams_give_what_one_after_the_other_gives(device: Any, make_latch: Any, program: Any) -> None:
+    streams = [device.stream() for _ in range(STREAMS)]
+    buffers = [device.alloc_zeros(SIZE, i32) for _ in range(BUFFERS)]
+    expected = [np.zeros(SIZE, np.int32) for _ in range(BUFFERS)]
+    latch = make_latch()
+    for number, step in program:
+        stream = streams[number]
+        match step:
+            case ("hold",):
+                latch.hold(stream)
+            case ("set", place, half, value):
+                stream.set(buffers[place][half], value.to_bytes(4, "little"))
+                expected[place][half] = value
+            case ("copy", to, to_half, source, half):
+                target, origin = buffers[to][to_half], buffers[source][half]
+                if target.size == origin.size and to != source:
+                    stream.copy(target, origin)
+                    expected[to][to_half] = expected[source][half]
+            case ("renew", place):
+                # The old memory is dropped while work on it may still be held.
+                with_stream = device.alloc_zeros(SIZE, i32)
+                buffers[place], expected[place] = with_stream, np.zeros(SIZE, np.int32)
+            case ("read", place):
+                latch.release()
+                np.testing.assert_array_equal(buffers[place].to_host(), expected[place])
+                latch = make_latch()
+    latch.release()
+    for buffer, numbers in zip(buffers, expected, strict=True):
+        np.testing.assert_array_equal(buffer.to_host(), numbers)
