@@ -118,6 +118,8 @@ def _python_cast(name: str, dtype: DType) -> Intrinsic:
     """`int`, `float` and `bool` of Python: a literal stays weak."""
 
     def typing(value: Type) -> Resolved:
+        if dtype is bool_ and not isinstance(value, DType | Weak):
+            raise RuleError(f"{show(value)} is neither true nor false")
         given = number(value, f"what `{name}` converts")
         if isinstance(given, Weak) and dtype is not bool_:
             convert = int if dtype is i32 else float

@@ -77,6 +77,8 @@ def check_fits(dtype: DType, weak: Weak) -> None:
 
 
 def _wider(dtype: DType, value: int | float) -> str:
+    if value < 0 and dtype.kind == "u":
+        return f"{show(dtype)} has no negative values; compute in a signed type, for example `kaio.i32(...)`"
     for wide in (i32, i64) if dtype.is_int else (f64,):
         if wide is not dtype and fits(wide, value):
             return f"compute in a wider type, for example `kaio.{wide!r}(...)`"

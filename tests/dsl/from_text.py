@@ -24,7 +24,7 @@ def namespace(source: str, file: str | None = None, **names: Any) -> dict[str, A
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
     space = {name: getattr(kaio, name) for name in kaio.__all__}
     space |= {"__name__": "text", "kaio": kaio, "math": math, "np": np, **names}
-    exec(compile(source, file, "exec"), space)
+    exec(compile(source, file, "exec", dont_inherit=True), space)
     return space
 
 

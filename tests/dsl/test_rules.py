@@ -10,7 +10,18 @@ import pytest
 
 from kaio import bool_, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from kaio.dsl import rules
-from kaio.dsl.rules import RuleError, binary, common, default, fits, fold, literal, merge_branches, merge_variable, store
+from kaio.dsl.rules import (
+    RuleError,
+    binary,
+    common,
+    default,
+    fits,
+    fold,
+    literal,
+    merge_branches,
+    merge_variable,
+    store,
+)
 from kaio.dsl.values import INDEX64, Weak
 from kaio.dtypes import DTYPES, dtype_of
 
@@ -53,13 +64,13 @@ def test_a_literal_alone_is_i32_f32_or_bool():
 @pytest.mark.parametrize(
     ("value", "what", "help"),
     [
-        (2**31, "`2147483648` does not fit i32, the type of a literal that stands alone", "write `kaio.i64(2147483648)`"),
-        (2**63, f"`{2**63}` does not fit i32, the type of a literal that stands alone", f"write `kaio.u64({2**63})`"),
-        (1e39, "`1e+39` does not fit f32, the type of a literal that stands alone", "write `kaio.f64(1e+39)`"),
+        (2**31, "`2147483648` does not fit i32", "write `kaio.i64(2147483648)`"),
+        (2**63, f"`{2**63}` does not fit i32", f"write `kaio.u64({2**63})`"),
+        (1e39, "`1e+39` does not fit f32", "write `kaio.f64(1e+39)`"),
     ],
-)  # fmt: skip
+)
 def test_a_literal_alone_that_does_not_fit_is_refused(value, what, help):
-    assert refusal(default, literal(value)) == what
+    assert refusal(default, literal(value)) == f"{what}, the type of a literal that stands alone"
     assert help_of(default, literal(value)) == help
 
 
@@ -256,10 +267,22 @@ def test_an_integer_compares_with_a_float_literal():
 # ---------------------------------------------------------------------- folding
 @pytest.mark.parametrize(
     ("op", "a", "b", "wanted"),
-    [("+", 1, 2, 3), ("*", 2, 0.5, 1.0), ("/", 1, 4, 0.25), ("//", -7, 2, -4), ("%", -7, 2, 1), ("**", 2, 10, 1024),
-     ("**", 2, -1, 0.5), ("<<", 1, 40, 2**40), (">>", -1, 3, -1), ("&", 12, 10, 8), ("|", 12, 10, 14), ("^", 12, 10, 6),
-     ("-", 0.1, 0.3, 0.1 - 0.3)],
-)  # fmt: skip
+    [
+        ("+", 1, 2, 3),
+        ("*", 2, 0.5, 1.0),
+        ("/", 1, 4, 0.25),
+        ("//", -7, 2, -4),
+        ("%", -7, 2, 1),
+        ("**", 2, 10, 1024),
+        ("**", 2, -1, 0.5),
+        ("<<", 1, 40, 2**40),
+        (">>", -1, 3, -1),
+        ("&", 12, 10, 8),
+        ("|", 12, 10, 14),
+        ("^", 12, 10, 6),
+        ("-", 0.1, 0.3, 0.1 - 0.3),
+    ],
+)
 def test_literals_fold_as_in_python(op, a, b, wanted):
     assert fold(op, literal(a), literal(b)) == literal(wanted)
 
@@ -274,13 +297,17 @@ def test_folding_with_a_conditional_folds_each_value():
 
 @pytest.mark.parametrize(
     ("op", "a", "b", "what"),
-    [("/", 1, 0, "division of literals by zero"), ("//", 1, 0, "division of literals by zero"),
-     ("%", 1, 0, "division of literals by zero"), ("**", 0, -1, "division of literals by zero"),
-     ("**", -1, 0.5, "`int literal -1 ** float literal 0.5`: the result is complex"),
-     ("**", 2, 10**6, "`int literal 2 ** int literal 1000000`: the result is too large for any type of kaio"),
-     ("<<", 1, 10**9, "`int literal 1 << int literal 1000000000`: the result is too large for any type of kaio"),
-     ("<<", 1, -1, "`int literal 1 << int literal -1`: negative shift count")],
-)  # fmt: skip
+    [
+        ("/", 1, 0, "division of literals by zero"),
+        ("//", 1, 0, "division of literals by zero"),
+        ("%", 1, 0, "division of literals by zero"),
+        ("**", 0, -1, "division of literals by zero"),
+        ("**", -1, 0.5, "`int literal -1 ** float literal 0.5`: the result is complex"),
+        ("**", 2, 10**6, "`int literal 2 ** int literal 1000000`: the result is too large for any type of kaio"),
+        ("<<", 1, 10**9, "`int literal 1 << int literal 1000000000`: the result is too large for any type of kaio"),
+        ("<<", 1, -1, "`int literal 1 << int literal -1`: negative shift count"),
+    ],
+)
 def test_literals_that_cannot_be_computed_are_refused(op, a, b, what):
     assert refusal(fold, op, literal(a), literal(b)) == what
 

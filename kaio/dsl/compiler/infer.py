@@ -12,7 +12,6 @@ from __future__ import annotations
 import difflib
 import inspect
 import types
-import typing
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -120,7 +119,7 @@ class _Inference:
             except KernelTypeError as problem:  # in a device function
                 for k, found in enumerate(problem.mistakes):
                     self.mistakes[id(statement), k] = Mistake(
-                        found.what, found.place, found.help, (*found.trace, statement.place)
+                        found.what, found.place, found.help, _called_from(found, statement.place)
                     )
         if isinstance(block.terminator, ir.Branch):
             condition = self.types.get(block.terminator.condition)
@@ -292,8 +291,11 @@ class _Inference:
         """A name or a temporary as the user wrote it."""
         if not ir.is_temporary(name):
             return ir.user_name(name)
-        place = self.definitions[name].place
-        return place.text[place.column : place.end_column] or "..."
+        place, op = self.definitions[name].place, self.definitions[name].op
+        text = place.text[place.column : place.end_column]
+        if isinstance(op, ir.Binary) and f"{op.op}=" in text:  # an update is a statement; its value is an expression
+            return f"{self.text(op.left)} {op.op} {self.text(op.right)}"
+        return text or "..."
 
     def unpack(self, value: Type, count: int | None) -> TupleType:
         if not isinstance(value, TupleType):
@@ -391,9 +393,7 @@ class _Inference:
         try:
             bound = callee.signature.bind(*op.args, **dict(op.kwargs))
         except TypeError as problem:
-            raise RuleError(
-                f"`{callee.name}{callee.signature.replace(return_annotation=inspect.Signature.empty)}`: {problem}"
-            ) from None
+            raise RuleError(f"`{callee.name}{_bare(callee.signature)}`: {problem}") from None
         names = [*bound.args, *bound.kwargs.values()]
         resolved = callee.typing(*(self.types[name] for name in names))
         result = self.with_index(resolved.result)
@@ -436,6 +436,19 @@ class _Inference:
         typed = self.type_callee(callee, parameters, assign.place)
         self.calls[assign.target] = ir.TypedCall(typed, tuple(arguments), tuple(parameters.values()), typed.result)
         return typed.result
+
+
+def _called_from(mistake: Mistake, place: Place) -> tuple[Place, ...]:
+    """The calls that led to a mistake in a device function; of recursion the last call is the mistake itself."""
+    return mistake.trace if mistake.place == place and not mistake.trace else (*mistake.trace, place)
+
+
+def _bare(signature: inspect.Signature) -> inspect.Signature:
+    """A signature without annotations, as it is shown in messages."""
+    empty = inspect.Parameter.empty
+    return signature.replace(
+        parameters=[p.replace(annotation=empty) for p in signature.parameters.values()], return_annotation=empty
+    )
 
 
 def constant_type(value: Any) -> Type:
@@ -486,11 +499,19 @@ def _index_help(left: Type, right: Type) -> str | None:
 
 def _annotated(function: types.FunctionType) -> dict[str, DType]:
     """The parameters of a device function that an annotation fixes; other annotations are for people."""
+    hints = {name: _evaluated(hint, function) for name, hint in function.__annotations__.items() if name != "return"}
+    return {name: hint for name, hint in hints.items() if isinstance(hint, DType)}
+
+
+def _evaluated(hint: Any, function: types.FunctionType) -> Any:
+    """An annotation, read if it is a text; None where it has names that only a type checker knows."""
+    if not isinstance(hint, str):
+        return hint
+    closure = inspect.getclosurevars(function).nonlocals
     try:
-        hints = typing.get_type_hints(function)
-    except Exception:  # names that only a type checker knows
-        hints = dict(getattr(function, "__annotations__", {}))
-    return {name: hint for name, hint in hints.items() if isinstance(hint, DType) and name != "return"}
+        return eval(hint, function.__globals__, dict(closure))
+    except Exception:
+        return None
 
 
 # ---------------------------------------------------------------------- precision

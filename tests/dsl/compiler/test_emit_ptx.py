@@ -148,9 +148,20 @@ def test_a_buffer_costs_a_pointer_and_its_sizes():
     def shapes(a: In[f32], b: In[u8, D2], c: InOut[i64, D3], d: In[f64, D0], e: bool_, f: u8, g: Const[int]):
         c[0, 0, 0] = g
 
-    narrow = [("u64", "a_ptr"), ("u32", "a_size"), ("u64", "b_ptr"), ("u32", "b_size0"), ("u32", "b_size1"),
-              ("u64", "c_ptr"), ("u32", "c_size0"), ("u32", "c_size1"), ("u32", "c_size2"), ("u64", "d_ptr"),
-              ("u8", "e"), ("u8", "f")]  # fmt: skip
+    narrow = [
+        ("u64", "a_ptr"),
+        ("u32", "a_size"),
+        ("u64", "b_ptr"),
+        ("u32", "b_size0"),
+        ("u32", "b_size1"),
+        ("u64", "c_ptr"),
+        ("u32", "c_size0"),
+        ("u32", "c_size1"),
+        ("u32", "c_size2"),
+        ("u64", "d_ptr"),
+        ("u8", "e"),
+        ("u8", "f"),
+    ]
     assert parameters(shapes.ptx(g=1)) == narrow
     wide = [(("u64" if "_size" in name else type_), name) for type_, name in narrow]
     assert parameters(shapes.ptx(g=1, index_bits=64)) == wide
@@ -219,8 +230,12 @@ def test_shared_arrays_have_their_names_and_their_alignment():
     program = made.compile("sm_90")
     arrays = re.findall(r"\.shared \.align (\d+) \.b8 (\w+)\[(\d+)\]", program.ptx)
     assert {(name, int(size)) for _, name, size in arrays} == {
-        ("k_tile", 40), ("k_tile_1", 16), ("k_gr_f6__df_e", 1), ("k_tile_2", 3), ("k_tile_3", 3),
-    }  # fmt: skip
+        ("k_tile", 40),
+        ("k_tile_1", 16),
+        ("k_gr_f6__df_e", 1),
+        ("k_tile_2", 3),
+        ("k_tile_3", 3),
+    }
     assert {align for align, _, _ in arrays} == {"16"}
     assert program.shared_nbytes == 40 + 8 + 16 + 16 + 16 + 3
 
@@ -333,9 +348,11 @@ def test_atomics_are_one_instruction(dtype, ptx_type):
     """)
     found = [op for op in opcodes(made.ptx("sm_90")) if op.startswith(("atom", "red"))]
     assert [re.sub(r"\.(relaxed|sys|gpu|cta)", "", op) for op in found] == [
-        f"atom.global.add.{ptx_type}", f"atom.global.add.{ptx_type}", f"atom.shared.add.{ptx_type}",
+        f"atom.global.add.{ptx_type}",
+        f"atom.global.add.{ptx_type}",
         f"atom.shared.add.{ptx_type}",
-    ]  # fmt: skip
+        f"atom.shared.add.{ptx_type}",
+    ]
 
 
 # ---------------------------------------------------------------------- directives
@@ -468,8 +485,12 @@ def test_fastmath_approximates_flushes_and_isnan_still_works():
     """)
     ptx = made.ptx("sm_90")
     assert {op for op in opcodes(ptx) if re.search(r"(div|sqrt|fma|abs|sub|add|mul|neg)\..*f32", op)} == {
-        "div.full.ftz.f32", "sqrt.approx.ftz.f32", "fma.rn.ftz.f32", "abs.ftz.f32", "sub.rn.ftz.f32",
-    }  # fmt: skip
+        "div.full.ftz.f32",
+        "sqrt.approx.ftz.f32",
+        "fma.rn.ftz.f32",
+        "abs.ftz.f32",
+        "sub.rn.ftz.f32",
+    }
     check(ptx, "CHECK: setp.gt.{{[su]}}32 {{.*}}, 2139095040;\nCHECK: setp.eq.s32 {{.*}}, 2139095040;")
 
 
