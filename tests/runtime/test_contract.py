@@ -329,6 +329,19 @@ def test_work_waits_for_readers_on_another_stream_before_it_writes(device: Any, 
     assert (x.to_host().tolist(), z.to_host().tolist()) == ([7, 7, 7, 7], [0, 0, 0, 0])
 
 
+def test_who_has_read_waits_again_for_what_is_written_since(device: Any, latch: Any) -> None:
+    x, y, z = (device.alloc_zeros(4, i32) for _ in range(3))
+    one, two = device.stream(), device.stream()
+    two.copy(y, x).wait(60)
+    latch.hold(one)
+    one.set(x, b"\7\0\0\0")
+    copied = two.copy(z, x)
+    _let_others_run(device)
+    assert not copied.is_done
+    latch.release()
+    assert (y.to_host().tolist(), z.to_host().tolist()) == ([0, 0, 0, 0], [7, 7, 7, 7])
+
+
 def test_unrelated_work_waits_for_nothing(device: Any, latch: Any) -> None:
     x, y = device.alloc_zeros(4, i32), device.alloc_zeros(4, i32)
     one, two = device.stream(), device.stream()

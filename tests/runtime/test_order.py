@@ -31,6 +31,7 @@ def test_streams_give_what_one_after_the_other_gives(device: Any, make_latch: An
     buffers = [device.alloc_zeros(SIZE, i32) for _ in range(BUFFERS)]
     expected = [np.zeros(SIZE, np.int32) for _ in range(BUFFERS)]
     latch = make_latch()
+    latch.hold(streams[0])  # so that what the others do wrongly without waiting is done first
     for number, step in program:
         stream = streams[number]
         match step:
@@ -46,12 +47,13 @@ def test_streams_give_what_one_after_the_other_gives(device: Any, make_latch: An
                     expected[to][to_half] = expected[source][half]
             case ("renew", place):
                 # The old memory is dropped while work on it may still be held.
-                with_stream = device.alloc_zeros(SIZE, i32)
-                buffers[place], expected[place] = with_stream, np.zeros(SIZE, np.int32)
+                buffers[place], expected[place] = device.alloc_zeros(SIZE, i32), np.zeros(SIZE, np.int32)
             case ("read", place):
                 latch.release()
                 np.testing.assert_array_equal(buffers[place].to_host(), expected[place])
                 latch = make_latch()
+                latch.hold(streams[0])
+    device.alloc_zeros(1, i32).fill(1).wait()
     latch.release()
     for buffer, numbers in zip(buffers, expected, strict=True):
         np.testing.assert_array_equal(buffer.to_host(), numbers)
