@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from typing import Any
+from unicodedata import east_asian_width
 
 from kaio.dsl.compiler.parse import parse
 from kaio.source import Source
@@ -35,8 +36,9 @@ def only(node_type: type[ast.AST], source: Source) -> ast.AST:
 def caret(source: Source, node: ast.AST) -> str:
     """What the caret line is under."""
     _, text, carets = source.place(node).excerpt()
+    columns = [c for c in text for _ in range(2 if east_asian_width(c) in "WF" else 1)]  # as a terminal shows it
     start = carets.index("^")
-    return text[start : start + carets.count("^")]
+    return "".join(columns[start : start + carets.count("^")])
 
 
 def test_columns_count_characters_and_the_caret_stands_under_them() -> None:

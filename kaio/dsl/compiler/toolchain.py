@@ -83,7 +83,7 @@ def link(ptx: str, name: str, target: str, options: tuple[str, ...] = ()) -> byt
     except nvjitlink.nvJitLinkError as problem:
         raise CompileError(f"nvJitLink cannot assemble for {target}: {problem}") from problem
     try:
-        code = ptx.encode()
+        code = ptx.encode("ascii", "replace")  # comments and file names may hold more, which older assemblers refuse
         nvjitlink.add_data(linker, nvjitlink.InputType.PTX, code, len(code), name)
         nvjitlink.complete(linker)
         cubin = bytearray(nvjitlink.get_linked_cubin_size(linker))

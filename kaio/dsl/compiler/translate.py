@@ -272,7 +272,8 @@ class _Reader:
                 return ir.Copy(e.value.name)
             case "phi":
                 incoming = zip(e.incoming_blocks, e.incoming_values, strict=True)
-                return ir.Phi(tuple((label, var.name) for label, var in incoming if var is not nir.UNDEFINED))
+                found = ((label, var.name) for label, var in incoming if var is not nir.UNDEFINED)
+                return ir.Phi(tuple(sorted(found)))  # Numba's own order differs from run to run
         raise KernelSyntaxError(
             "this part of Python cannot be used in a kernel", place=self.place(assign), help="write it another way"
         )
