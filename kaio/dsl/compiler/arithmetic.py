@@ -112,9 +112,19 @@ def _as(target: DType, value: int | float) -> int | float | bool:
     return 0 if math.isnan(value) else high if value >= high else low if value <= low else int(value)
 
 
-def literal_index(value: Value, source: Type, target: Weak) -> Value:
-    """A literal with one value among several others; only phis make these, and they know the position."""
-    return value if isinstance(source, Weak) and len(source.values) == len(target.values) else llvm.IntType(32)(0)
+def literal_index(e: Emitter, value: Value, source: Type, target: Weak) -> Value:
+    """Which of the target's values a literal, or one of several, is; nothing at run time where there is only one."""
+    if not isinstance(source, Weak) or len(target.values) == 1:
+        return value
+    wanted = [repr(v) for v in target.values]
+    places = [wanted.index(repr(float(v) if target.kind == "f" else v)) for v in source.values]
+    if len(places) > 1 and places == list(range(len(places))):
+        return value
+    i32_type = llvm.IntType(32)
+    result: Value = i32_type(places[0])
+    for k, place in enumerate(places[1:], 1):
+        result = e.b.select(e.b.icmp_unsigned("==", value, i32_type(k)), i32_type(place), result)
+    return result
 
 
 def _float_to_int(e: Emitter, value: Value, source: DType, target: DType) -> Value:

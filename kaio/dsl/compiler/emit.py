@@ -158,7 +158,7 @@ class Emitter:
         if isinstance(source, TupleType) and isinstance(target, TupleType):
             return tuple(self.convert(v, s, t) for v, s, t in zip(value, source.items, target.items, strict=True))
         if isinstance(target, Weak):
-            return arithmetic.literal_index(value, source, target)
+            return arithmetic.literal_index(self, value, source, target)
         return arithmetic.convert(self, value, source, target)
 
     def use(self, primitive: Intrinsic, *args: Any) -> Any:
@@ -212,7 +212,7 @@ class Emitter:
         if not returned:
             self.b.unreachable()
             self.b.position_at_end(self.block("never"))
-            return self._undefined(typed.result)
+            return _rebuild(iter(self._undefined(typed.result)), typed.result)
         return self._join(typed.result, returned)
 
     @contextmanager
@@ -238,21 +238,14 @@ class Emitter:
         self.target.locate(self)
 
     def _join(self, type_: Type, returned: list[tuple[Any, llvmlite_ir.Block]]) -> Any:
-        if isinstance(type_, TupleType):
-            return tuple(
-                self._join(item, [(value[k], block) for value, block in returned]) for k, item in enumerate(type_.items)
-            )
-        if _has_no_value(type_):
-            return None
-        phi = self.b.phi(self.llvm(type_))
+        phis = [self.b.phi(leaf) for leaf in _leaf_types(self, type_)]
         for value, block in returned:
-            phi.add_incoming(value, block)
-        return phi
+            for phi, leaf in zip(phis, _leaves(value, type_), strict=True):
+                phi.add_incoming(leaf, block)
+        return _rebuild(iter(phis), type_)
 
-    def _undefined(self, type_: Type) -> Any:
-        if isinstance(type_, TupleType):
-            return tuple(map(self._undefined, type_.items))
-        return None if _has_no_value(type_) else llvmlite_ir.Constant(self.llvm(type_), llvmlite_ir.Undefined)
+    def _undefined(self, type_: Type) -> list[llvmlite_ir.Value]:
+        return [llvmlite_ir.Constant(leaf, llvmlite_ir.Undefined) for leaf in _leaf_types(self, type_)]
 
     # ------------------------------------------------------------------ blocks
     def _block(self, frame: _Frame, block: ir.Block) -> None:
@@ -315,15 +308,17 @@ class Emitter:
             assert isinstance(assign.op, ir.Phi)
             label = next(b.label for b in frame.typed.function.blocks if assign in b.body)
             target = frame.typed.types[assign.target]
-            incoming = {at: (position, name) for position, (at, name) in enumerate(assign.op.incoming)}
+            incoming = dict(assign.op.incoming)
             for at in sorted(at for at, to in frame.edges if to == label):
                 end = frame.ends[at]
                 self.b.position_before(end.terminator)
                 if at in incoming:
-                    value = self._incoming(frame, incoming[at][1], target, assign.op, incoming[at][0])
+                    name = incoming[at]
+                    value = self.convert(frame.values.get(name), frame.typed.types[name], target)
+                    leaves = _leaves(value, target)
                 else:  # not assigned on this way; the checks have shown that it is not read there
-                    value = self._undefined(target)
-                for phi, leaf in zip(phis, _leaves(value, target), strict=True):
+                    leaves = self._undefined(target)
+                for phi, leaf in zip(phis, leaves, strict=True):
                     phi.add_incoming(leaf, end)
         order = [b.label for b in frame.typed.function.blocks]
         for label, turn in frame.loops:
@@ -331,16 +326,6 @@ class Emitter:
                 entering = order.index(at) < order.index(label)
                 for phi, first, later in turn.phis:
                     phi.add_incoming(first if entering else later, frame.ends[at])
-
-    def _incoming(self, frame: _Frame, name: str, target: Type, phi: ir.Phi, position: int) -> Any:
-        source = frame.typed.types[name]
-        value = frame.values.get(name)
-        if isinstance(target, Weak) and isinstance(source, Weak) and len(target.values) > 1 and source != target:
-            before = i32_constant(sum(_count(frame.typed.types[n]) for _, n in phi.incoming[:position]))
-            if len(source.values) == 1:
-                return before
-            return self.b.add(value, before)
-        return self.convert(value, source, target)
 
     # ------------------------------------------------------------------ statements
     def _assign(self, frame: _Frame, block: ir.Block, assign: ir.Assign) -> None:
@@ -536,38 +521,51 @@ class Emitter:
         return turn
 
 
-def i32_constant(value: int) -> llvmlite_ir.Constant:
-    """A position among literals."""
-    return llvmlite_ir.Constant(llvmlite_ir.IntType(32), value)
-
-
-def _count(type_: Type) -> int:
-    return len(type_.values) if isinstance(type_, Weak) else 0
-
-
 def _has_no_value(type_: Type) -> bool:
     return isinstance(type_, ObjectType) or (isinstance(type_, Weak) and len(type_.values) == 1)
 
 
 def _leaf_types(e: Emitter, type_: Type) -> list[llvmlite_ir.Type]:
-    if isinstance(type_, TupleType):
-        return [leaf for item in type_.items for leaf in _leaf_types(e, item)]
+    """The LLVM types of what a value is made of at run time."""
+    match type_:
+        case TupleType(items=items):
+            return [leaf for item in items for leaf in _leaf_types(e, item)]
+        case BufferType(dtype=dtype, ndim=ndim, index=index):
+            return [_pointer(e, dtype, 1), *[e.llvm(index)] * ndim]
+        case ArrayType(space=space, dtype=dtype):
+            return [_pointer(e, dtype, 3 if space == "shared" else 0)]
     if isinstance(type_, DType | Weak) and not _has_no_value(type_):
         return [e.llvm(type_)]
     return []
 
 
+def _pointer(e: Emitter, dtype: DType, space: int) -> llvmlite_ir.Type:
+    return arithmetic.memory_type(dtype).as_pointer(space if e.target.name == "cuda" else 0)
+
+
 def _leaves(value: Any, type_: Type) -> list[llvmlite_ir.Value]:
-    if isinstance(type_, TupleType):
-        return [leaf for v, item in zip(value, type_.items, strict=True) for leaf in _leaves(v, item)]
+    """What a value is made of at run time."""
+    match type_:
+        case TupleType(items=items):
+            return [leaf for v, item in zip(value, items, strict=True) for leaf in _leaves(v, item)]
+        case BufferType():
+            return [value.pointer, *value.sizes]
+        case ArrayType():
+            return [value.pointer]
     if isinstance(type_, DType | Weak) and not _has_no_value(type_):
         return [value]
     return []
 
 
 def _rebuild(leaves: Iterator[llvmlite_ir.Value], type_: Type) -> Any:
-    if isinstance(type_, TupleType):
-        return tuple(_rebuild(leaves, item) for item in type_.items)
+    """The value that is made of these."""
+    match type_:
+        case TupleType(items=items):
+            return tuple(_rebuild(leaves, item) for item in items)
+        case BufferType(ndim=ndim):
+            return BufferValue(next(leaves), tuple(next(leaves) for _ in range(ndim)))
+        case ArrayType():
+            return ArrayValue(next(leaves))
     if isinstance(type_, DType | Weak) and not _has_no_value(type_):
         return next(leaves)
     return None

@@ -9,6 +9,7 @@ used: it merges types without knowing the variable.)
 
 from __future__ import annotations
 
+import ast
 import difflib
 import inspect
 import types
@@ -293,9 +294,9 @@ class _Inference:
             return ir.user_name(name)
         place, op = self.definitions[name].place, self.definitions[name].op
         text = place.text[place.column : place.end_column]
-        if isinstance(op, ir.Binary) and f"{op.op}=" in text:  # an update is a statement; its value is an expression
-            return f"{self.text(op.left)} {op.op} {self.text(op.right)}"
-        return text or "..."
+        if isinstance(op, ir.Binary) and not (_is_expression(text) and op.op in text):
+            return f"{self.text(op.left)} {op.op} {self.text(op.right)}"  # an update, or written over several lines
+        return text if _is_expression(text) else "..."
 
     def unpack(self, value: Type, count: int | None) -> TupleType:
         if not isinstance(value, TupleType):
@@ -436,6 +437,14 @@ class _Inference:
         typed = self.type_callee(callee, parameters, assign.place)
         self.calls[assign.target] = ir.TypedCall(typed, tuple(arguments), tuple(parameters.values()), typed.result)
         return typed.result
+
+
+def _is_expression(text: str) -> bool:
+    try:
+        ast.parse(text, mode="eval")
+    except SyntaxError:
+        return False
+    return True
 
 
 def _called_from(mistake: Mistake, place: Place) -> tuple[Place, ...]:

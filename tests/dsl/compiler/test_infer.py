@@ -110,7 +110,7 @@ EXPRESSIONS = [
     ("b if c else h", "i16"),
     ("(n, f) if c else (w, 0)", "(i64, f32)"),
     ("b + (1 if c else 0)", "u8"),
-    ("(1 if c else 2) if n else 3", "int literal 2 or 1 or 3"),
+    ("(1 if c else 2) if n else 3", "int literal 1 or 2 or 3"),
     ("f32(n)", "f32"),
     ("u8(300.0)", "u8"),
     ("i64(1)", "i64"),
