@@ -132,7 +132,8 @@ def ratio(top: Samples, bottom: Samples) -> float:
 
 def fresh_process(code: str, *, environment: Mapping[str, str] | None = None) -> float:
     """Run `code` in a new interpreter and give the number that it prints last."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
+    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(ROOT))))
+    env = {**os.environ, "PYTHONPATH": path, **(environment or {})}
     done = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True)
     return float(done.stdout.split()[-1])
 

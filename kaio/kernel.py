@@ -168,7 +168,7 @@ class Kernel:
         Constants are given by name, the dtypes of a generic kernel by the name of the TypeVar or of a parameter
         that has it. Without a target: that of the first GPU, or sm_90 where there is none.
         """
-        return self._inspect(target, index_bits, consts_and_types).program
+        return self._inspect(target, index_bits, consts_and_types, link=True).program
 
     def stages(
         self, target: str | Device | None = None, *, index_bits: IndexBits = 32, **consts_and_types: Any
@@ -196,10 +196,12 @@ class Kernel:
             )
         return str(found[stage])
 
-    def _inspect(self, target: Any, index_bits: IndexBits, consts_and_types: dict[str, Any]) -> Compiled:
+    def _inspect(
+        self, target: Any, index_bits: IndexBits, consts_and_types: dict[str, Any], link: bool = False
+    ) -> Compiled:
         consts, dtypes = _split(self.parameters, consts_and_types)
         target, check = compiler_target(target)
-        return self.variants.build(target, check, consts, dtypes, index_bits).compiled
+        return self.variants.build(target, check, consts, dtypes, index_bits, link).compiled
 
 
 def _split(parameters: Parameters, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, DType]]:

@@ -51,14 +51,23 @@ class Variants:
         return variant
 
     def build(
-        self, target: str, check: str, consts: dict[str, Any], dtypes: dict[str, DType], index_bits: IndexBits
+        self,
+        target: str,
+        check: str,
+        consts: dict[str, Any],
+        dtypes: dict[str, DType],
+        index_bits: IndexBits,
+        link: bool = True,
     ) -> Built:
-        """The compiled program of one specialisation, compiled if it is not there yet."""
+        """The compiled program of one specialisation, compiled if it is not there yet.
+
+        Without `link` a CUDA program has its PTX and no cubin: that is all there is to look at.
+        """
         from kaio.dsl.compiler import pipeline  # loaded since the first kernel was decorated
 
         # A float is told apart by its bits, so that -0.0 is not 0.0 and NaN is itself.
         parts = [value.hex() if isinstance(value, float) else value for value in consts.values()]
-        key = (target, check, *dtypes.values(), *parts, index_bits)
+        key = (target, check, *dtypes.values(), *parts, index_bits, link)
         with self._lock:
             found = self._built.get(key)
             if found is None or not found.is_fresh():
@@ -66,7 +75,7 @@ class Variants:
                 if target == "cpu":
                     compiled = pipeline.compile_host(self._front, specialisation, self._options, check)
                 else:
-                    compiled = pipeline.compile_cuda(self._front, specialisation, self._options, target)
+                    compiled = pipeline.compile_cuda(self._front, specialisation, self._options, target, link)
                 found = self._built[key] = Built(compiled)
             return found
 
