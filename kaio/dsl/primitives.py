@@ -66,22 +66,29 @@ fabs = primitive(
 )
 sqrt = primitive(
     "sqrt",
-    # without `.rn` libNVVM rounds as it is told to: correctly, or approximately under fastmath
-    cuda=lambda e, value, dtype: e.call(f"llvm.nvvm.sqrt.{_letter(dtype)}", e.llvm(dtype), [value]),
+    # without `.rn` libNVVM rounds f32 as it is told to: correctly, or approximately under fastmath
+    cuda=lambda e, value, dtype: e.call(
+        "llvm.nvvm.sqrt.f" if dtype.bits == 32 else "llvm.nvvm.sqrt.rn.d", e.llvm(dtype), [value]
+    ),
     host=lambda e, value, dtype: e.call(f"llvm.sqrt.{dtype.ptx}", e.llvm(dtype), [value]),
 )
 
 
-def _binary(name: str, nvvm: str, host: str) -> Any:
+def _extreme(name: str, nvvm: str) -> Any:
+    def host(e: Emitter, x: Any, y: Any, dtype: DType) -> Any:
+        from kaio.dsl.compiler.arithmetic import extreme
+
+        return extreme(e.b, name, x, y)
+
     return primitive(
         name,
         cuda=lambda e, x, y, dtype: e.call(f"llvm.nvvm.{nvvm}.{_letter(dtype)}", e.llvm(dtype), [x, y]),
-        host=lambda e, x, y, dtype: e.call(f"llvm.{host}.{dtype.ptx}", e.llvm(dtype), [x, y]),
+        host=host,
     )
 
 
-minnum = _binary("minnum", "fmin", "minimumnum")
-maxnum = _binary("maxnum", "fmax", "maximumnum")
+minnum = _extreme("minnum", "fmin")
+maxnum = _extreme("maxnum", "fmax")
 
 fma = primitive(
     "fma",

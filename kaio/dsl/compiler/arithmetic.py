@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
 
 __all__ = [
-    "INDEX_32", "INDEX_64", "binary", "compare_literals", "constant", "convert", "copysign", "fma", "from_memory",
-    "index", "less", "literal_index", "llvm_type", "magnitude_bits", "memory_type", "negate", "product", "saturate_i32",
+    "INDEX_32", "INDEX_64", "binary", "compare_literals", "constant", "convert", "copysign", "extreme", "fma",
+    "from_memory", "index", "less", "literal_index", "llvm_type", "magnitude_bits", "memory_type", "negate", "product", "saturate_i32",
     "to_memory", "unary",
 ]  # fmt: skip
 
@@ -252,6 +252,19 @@ def copysign(e: Emitter, magnitude: Value, sign: Value, dtype: DType) -> Value:
     top = bits(1 << dtype.bits - 1)
     kept = e.b.and_(e.b.bitcast(magnitude, bits), bits((1 << dtype.bits - 1) - 1))
     return e.b.bitcast(e.b.or_(kept, e.b.and_(e.b.bitcast(sign, bits), top)), llvm_type(dtype))
+
+
+def extreme(b: llvm.IRBuilder, name: str, x: Value, y: Value) -> Value:
+    """`minnum` or `maxnum` of two floats: the number where one is NaN, and -0.0 is below 0.0.
+
+    Not `llvm.minimumnum`: for x86 LLVM 22 gives a NaN where it knows that the other operand is none.
+    """
+    bits = llvm.IntType(32 if isinstance(x.type, llvm.FloatType) else 64)
+    combine, sign = (b.or_, "<") if name == "minnum" else (b.and_, ">")
+    equal = b.bitcast(combine(b.bitcast(x, bits), b.bitcast(y, bits)), x.type)  # zeros differ in the sign alone
+    chosen = b.select(b.fcmp_ordered(sign, x, y), x, y)
+    chosen = b.select(b.fcmp_ordered("==", x, y), equal, chosen)
+    return b.select(b.fcmp_unordered("uno", y, y), x, chosen)
 
 
 def magnitude_bits(e: Emitter, value: Value, dtype: DType) -> tuple[Value, Value]:

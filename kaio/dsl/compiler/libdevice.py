@@ -24,7 +24,7 @@ from kaio.errors import InternalError
 
 __all__ = ["functions"]
 
-_VERSION = "1"  # raise it when this file or ptx_arithmetic changes what is kept
+_VERSION = "2"  # raise it when this file or ptx_arithmetic changes what is kept
 _NVVM, _OURS = "llvm.nvvm.", "kaio.nvvm."
 # __nvvm_reflect: keep subnormals, exact square roots and divisions, a recent architecture.
 _REFLECTIONS = {"__CUDA_FTZ": 0, "__CUDA_PREC_SQRT": 1, "__CUDA_PREC_DIV": 1, "__CUDA_ARCH": 900}

@@ -12,6 +12,8 @@ from typing import Any
 
 from llvmlite import ir
 
+from kaio.dsl.compiler.arithmetic import extreme
+
 __all__ = ["call", "emit_instruction", "emit_wide"]
 
 I1, I8, I32, I64, I128 = (ir.IntType(bits) for bits in (1, 8, 32, 64, 128))
@@ -60,7 +62,7 @@ def _emit(b: Any, parts: tuple[str, ...], args: Sequence[Any], result: Any) -> A
         case (name, _) if name in _ONE_TO_ONE:
             return _llvm(b, _ONE_TO_ONE[name], *args)
         case ("fmin" | "fmax" as name, _):
-            return _llvm(b, f"{name[1:]}imumnum", *args)
+            return extreme(b, f"{name[1:]}num", *args)
         case ("sqrt", "rn" | "approx", _):
             return _llvm(b, "sqrt", *args)
         case ("add", "rn", _):
@@ -90,7 +92,7 @@ def _emit(b: Any, parts: tuple[str, ...], args: Sequence[Any], result: Any) -> A
             return call(b, f"__nv_{name}f", F32, args)
         case ("saturate", _):
             zero, one = ir.Constant(result, 0.0), ir.Constant(result, 1.0)
-            return _llvm(b, "minimumnum", _llvm(b, "maximumnum", args[0], zero), one)
+            return extreme(b, "minnum", extreme(b, "maxnum", args[0], zero), one)
         case _:
             return _emit_bits(b, parts, args, result)
 

@@ -139,7 +139,7 @@ def test_a_target_that_does_not_exist_is_refused():
     with pytest.raises(kaio.CompileError, match="'sm90' is not a target"):
         saxpy.ptx("sm90")
     with pytest.raises(kaio.CompileError, match="sm_999"):
-        saxpy.ptx("sm_999")
+        saxpy.compile("sm_999")
 
 
 # ---------------------------------------------------------------------- names

@@ -342,7 +342,7 @@ MISTAKES = [
     ("i, j = n", "i, j", "i32 cannot be unpacked", None),
     ("v = n(3)", "n(3)", "i32 cannot be called", None),
     ("v = n[0]", "n[0]", "i32 cannot be indexed", "annotate it as a buffer, for example `In[f32]`"),
-    ("if x:\n    x[0] = 1", "x", "InOut[f32] is neither true nor false", None),
+    ("if x:\n    x[0] = 1", None, "InOut[f32] is neither true nor false", None),
     ("v = grid(4)", "grid(4)", "`grid` takes the literal 1, 2 or 3, not int literal 4", None),
     (
         "v = shared_mem(n, f32)",
