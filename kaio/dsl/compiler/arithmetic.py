@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "INDEX_32", "INDEX_64", "binary", "compare_literals", "constant", "convert", "copysign", "extreme", "fma",
-    "from_memory", "index", "less", "literal_index", "llvm_type", "magnitude_bits", "memory_type", "negate", "product", "saturate_i32",
-    "to_memory", "unary",
+    "from_memory", "index", "less", "literal_index", "llvm_type", "magnitude_bits", "memory_type", "negate", "product",
+    "saturate_i32", "to_memory", "unary",
 ]  # fmt: skip
 
 Value = Any  # an llvmlite value; llvmlite has no types of its own

@@ -1,0 +1,135 @@
+"""The pages under docs/ are true: their code prints what they show, and their tables are those of the compiler."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import linecache
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kaio
+from kaio.dsl import rules
+from kaio.dtypes import DTYPES
+from tests.dsl import test_intrinsics
+
+DOCS = Path(__file__).parent.parent / "docs"
+LANGUAGE = DOCS / "language.md"
+_FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path) -> list[tuple[str, str, int]]:
+    """Language, text and first line of each fenced block."""
+    text = page.read_text(encoding="utf-8")
+    return [(m[1], m[2], text.count("\n", 0, m.start(2)) + 1) for m in _FENCE.finditer(text)]
+
+
+def run_page(page: Path) -> list[tuple[str, str]]:
+    """Run the Python of a page as one program; pairs of what is shown and what was printed before it."""
+    space: dict[str, Any] = {"__name__": "page"}
+    printed, pairs = "", []
+    for language, text, line in blocks(page):
+        if language == "python":
+            source = "\n" * (line - 1) + text
+            linecache.cache[str(page)] = (len(source), None, source.splitlines(keepends=True), str(page))
+            output = io.StringIO()
+            with contextlib.redirect_stdout(output):
+                exec(compile(source, str(page), "exec", dont_inherit=True), space)
+            printed = output.getvalue()
+        elif language == "text":
+            pairs.append((text, printed))
+    return pairs
+
+
+def test_the_code_of_the_language_page_prints_what_is_shown() -> None:
+    pairs = run_page(LANGUAGE)
+    assert len(pairs) >= 4
+    for shown, printed in pairs:
+        assert doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS), f"{shown}is shown for\n{printed}"
+
+
+# ---------------------------------------------------------------------- tables made from the compiler
+def common_table() -> str:
+    """The type in which each two dtypes meet."""
+    lines = [f"| | {' | '.join(d.name for d in DTYPES)} |", "| --- " * (len(DTYPES) + 1) + "|"]
+    for a in DTYPES:
+        cells = [f"**{a.name}**"]
+        for b in DTYPES:
+            try:
+                result = rules.binary("+", a, b).result
+                cells.append(result.name)
+            except rules.RuleError:
+                cells.append("-")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def functions_table() -> str:
+    """The functions of numbers, with their docs."""
+    named = [*test_intrinsics.FUNCTIONS, *test_intrinsics.OF_THE_TYPE, *test_intrinsics.PREDICATES]
+    named += [*test_intrinsics.CONVERSIONS, "len", "range"]
+    plain = [n for n in named if not test_intrinsics.record(n).doc.startswith(f"`{n}`, by libdevice")]
+    library = [f"`{n}`" for n in named if n not in plain]
+    lines = ["| function | gives |", "| --- | --- |"]
+    plain.sort(key=lambda n: (n.startswith("math."), n))
+    lines += [f"| `{name}` | {' '.join(test_intrinsics.record(name).doc.split())} |" for name in plain]
+    lines.append(f"| {' '.join(library)} | those of Python, by NVIDIA's libdevice |")
+    return "\n".join(lines)
+
+
+def accuracy_table() -> str:
+    """The bounds that the tests hold each function to."""
+    lines = ["| function | f32 | f64 |", "| --- | --- | --- |"]
+    for name, function in test_intrinsics.FUNCTIONS.items():
+        bounds = [function.ulp32, function.ulp64]
+        if set(bounds) != {0}:
+            lines.append(f"| `{name}` | {' | '.join(shown_bound(b) for b in bounds)} |")
+    return "\n".join(lines)
+
+
+def shown_bound(bound: float) -> str:
+    return "½" if bound == 0.5 else f"{bound:g}"
+
+
+TABLES = {"common": common_table, "functions": functions_table, "accuracy": accuracy_table}
+
+
+@pytest.mark.parametrize("name", list(TABLES))
+def test_a_table_is_that_of_the_compiler(name: str) -> None:
+    """Run with KAIO_WRITE_DOCS=1 to write the tables anew."""
+    text = LANGUAGE.read_text(encoding="utf-8")
+    pattern = re.compile(rf"(<!-- {name} -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+    wanted = f"{TABLES[name]()}\n"
+    if os.environ.get("KAIO_WRITE_DOCS"):
+        text = pattern.sub(lambda m: m[1] + wanted + m[3], text)
+        LANGUAGE.write_text(text, encoding="utf-8")
+    (found,) = pattern.finditer(text)
+    assert found[2] == wanted, "run this test with KAIO_WRITE_DOCS=1"
+
+
+# ---------------------------------------------------------------------- names
+def test_the_language_page_names_nothing_that_does_not_exist() -> None:
+    text = LANGUAGE.read_text(encoding="utf-8")
+    prose = _FENCE.sub("", text)
+    named = set(re.findall(r"kaio\.(\w+)", prose))
+    assert named
+    assert [name for name in named if not hasattr(kaio, name)] == []
+
+
+def test_every_name_of_the_language_is_on_the_page() -> None:
+    text = LANGUAGE.read_text(encoding="utf-8")
+    classes = [*kaio.errors.__all__, "DType", "Func", "Kernel", "Completion", "Device", "GpuBuffer", "Stream"]
+    outside = {*classes, "as_completed", "devices", "gather", "D1", "D3"}
+    missing = [name for name in kaio.__all__ if name not in outside and not re.search(rf"\b{name}\b", text)]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda p: p.name)
+def test_links_lead_to_files(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if "://" not in link and not (DOCS / link).exists()] == []
