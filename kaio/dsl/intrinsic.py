@@ -90,7 +90,8 @@ def intrinsic(
     def record(function: F) -> F:
         doc = inspect.getdoc(function) or ""
         made = Intrinsic(function.__name__, typing, emit, cuda, host, suspends, doc, inspect.signature(function))
-        object.__setattr__(made, "__doc__", doc)
+        for name, value in (("__doc__", doc), ("__signature__", made.signature), ("__module__", function.__module__)):
+            object.__setattr__(made, name, value)
         for python in stands_for:
             STANDARD[python] = made
         return made  # type: ignore[return-value]
@@ -110,6 +111,9 @@ class Namespace:
     name: str
     register: str
     doc: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "__doc__", self.doc)
 
     def __getattr__(self, attribute: str) -> int:
         if attribute in ("x", "y", "z"):

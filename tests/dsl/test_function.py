@@ -73,3 +73,40 @@ def test_only_a_python_function_is_taken(what) -> None:
         f"`@kaio.func` takes a Python function (got {what!r})\n"
         "  help: write it as `@kaio.func` above `def`, without arguments"
     )
+
+
+def calls_itself(a):
+    return calls_itself(a - 1)
+
+
+@kaio.func
+def marked_calls_itself(a):
+    return marked_calls_itself(a - 1)
+
+
+def in_a_closure():
+    def inner(a):
+        return inner(a - 1)
+
+    return inner
+
+
+@pytest.mark.parametrize("function", [calls_itself, marked_calls_itself, in_a_closure()], ids=lambda f: f.__name__)
+def test_a_function_that_calls_itself_is_refused_with_the_cycle(function):
+    @kaio.kernel
+    def kernel(x: kaio.In[kaio.f32], y: kaio.Out[kaio.f32]):
+        y[0] = function(x[0])
+
+    name = function.__name__
+    with pytest.raises(kaio.KernelTypeError, match=f"recursion: `{name}` → `{name}`"):
+        kernel.ptx("sm_90")
+
+
+@kaio.kernel
+def launches_itself(x: kaio.In[kaio.f32], y: kaio.Out[kaio.f32]):
+    launches_itself(x, y)
+
+
+def test_a_kernel_that_calls_a_kernel_is_refused():
+    with pytest.raises(kaio.KernelTypeError, match="a kernel cannot launch a kernel"):
+        launches_itself.ptx("sm_90")

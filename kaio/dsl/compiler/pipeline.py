@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,7 @@ from kaio.dsl.compiler.options import CompileOptions
 from kaio.dsl.compiler.parse import parse
 from kaio.dsl.types import BufferAnnotation, Signature, Specialisation
 from kaio.dsl.values import BufferType, ObjectType, Type, Weak, index_type
-from kaio.errors import CompileError, KaioError, KernelTypeError, Mistake, Place
+from kaio.errors import CompileError, InternalError, KaioError, KernelTypeError, Mistake, Place
 from kaio.program import CudaProgram, HostProgram
 from kaio.source import Source
 
@@ -62,7 +63,7 @@ def compile_cuda(
     from kaio.dsl.compiler import toolchain
     from kaio.dsl.compiler.emit_ptx import emit_ptx, spelled
 
-    with _LOCK:
+    with _LOCK, _faults_are_ours(front):
         middle = _Middle(front, specialisation)
         typed = middle.typed()
         ptx = emit_ptx(typed, target, options, str(front.signature))
@@ -81,13 +82,28 @@ def compile_host(front: Front, specialisation: Specialisation, options: CompileO
     from kaio.dsl.compiler.emit_host import emit_host
     from kaio.dsl.compiler.link_host import link_host
 
-    with _LOCK:
+    with _LOCK, _faults_are_ours(front):
         middle = _Middle(front, specialisation)
         typed = middle.typed()
         module = emit_host(typed, check=check != "off", contract=options.contract)
         _check_shared(front, module.shared_nbytes)
         program = link_host(module, front.signature.name, specialisation.arguments, specialisation.index_bits)
     return Compiled(program, tuple(middle.captures.values()), {**middle.stages, "llvm": module.text})
+
+
+@contextmanager
+def _faults_are_ours(front: Front) -> Iterator[None]:
+    """Whatever is raised that is no message for the user is a fault of the compiler, and says so."""
+    try:
+        yield
+    except KaioError:
+        raise
+    except Exception as problem:
+        raise InternalError(
+            f"the compiler failed on kernel `{front.signature.name}` ({type(problem).__name__}: {problem})",
+            place=front.source.place(front.source.node),
+            help="please report it with the kernel",
+        ) from problem
 
 
 def _check_shared(front: Front, nbytes: int) -> None:

@@ -95,7 +95,7 @@ def _as_written(function: types.FunctionType, source: Source) -> types.FunctionT
     if sys.version_info >= (3, 12):
         factory.type_params = []
     module = compile(ast.fix_missing_locations(ast.Module([factory], [])), code.co_filename, "exec", dont_inherit=True)
-    inner = _code_inside(_code_inside(module, "factory"), code.co_name)
+    inner = _code_inside(_code_inside(module)).replace(co_name=code.co_name)
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
     made = types.FunctionType(
         inner,
@@ -109,14 +109,15 @@ def _as_written(function: types.FunctionType, source: Source) -> types.FunctionT
 
 
 def _bare(node: ast.FunctionDef) -> ast.FunctionDef:
-    node.decorator_list, node.returns = [], None
+    # Under another name, since inside the factory its own would be a closure variable that it calls itself by.
+    node.name, node.decorator_list, node.returns = "inner", [], None
     if sys.version_info >= (3, 12):
         node.type_params = []
     return node
 
 
-def _code_inside(code: types.CodeType, name: str) -> types.CodeType:
-    return next(c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name == name)
+def _code_inside(code: types.CodeType) -> types.CodeType:
+    return next(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
 
 
 class _Loc(nir.Loc):
