@@ -45,6 +45,7 @@ class CudaDevice(Device):
     _held: list[tuple[Any, list[Completion]]]
     _default: CudaStream
     _copies: CudaStream
+    _frees: CudaStream
 
     @classmethod
     def open(cls, ordinal: int) -> CudaDevice:
@@ -78,7 +79,7 @@ class CudaDevice(Device):
         self.timing_events = Events(int(driver.CUevent_flags.CU_EVENT_DEFAULT), self.ask)
         with self.current():
             self._pool = make_pool(self.ordinal)
-        self._default, self._copies = CudaStream.make(self), CudaStream.make(self)
+        self._default, self._copies, self._frees = (CudaStream.make(self) for _ in range(3))
 
     def _spec(self) -> tuple[str, dict[str, Any]]:
         return f"cuda:{self.ordinal}", {}
@@ -266,7 +267,9 @@ class CudaDevice(Device):
             self.tidy()
 
     def _free(self, pointer: int, users: list[Completion]) -> None:
-        home = users[0].stream if users else self._copies
+        streams = {work.stream for work in users}
+        # Used on several streams: freed on one where nothing else is held up by waiting for all of them.
+        home = streams.pop() if len(streams) == 1 else self._frees
         assert isinstance(home, CudaStream)
         for work in users:
             if work.stream is not home:

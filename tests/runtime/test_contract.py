@@ -353,6 +353,16 @@ def test_unrelated_work_waits_for_nothing(device: Any, latch: Any) -> None:
     assert not held.is_done
 
 
+def test_memory_that_is_dropped_while_another_stream_uses_it_holds_nobody_up(device: Any, latch: Any) -> None:
+    x, y = device.alloc_zeros(4, i32), device.alloc_zeros(4, i32)
+    stream = device.stream()
+    latch.hold(stream)
+    stream.copy(y, x)
+    del x
+    device.alloc_zeros(4, i32).fill(1).wait(60)
+    device.stream().set(device.alloc_zeros(4, i32), b"\1\0\0\0").wait(60)
+
+
 def test_copies_to_and_from_the_host_wait_for_nothing_unrelated(device: Any, latch: Any) -> None:
     x = device.alloc_from([1, 2, 3])
     held = latch.hold(device.current_stream())

@@ -6,6 +6,7 @@ Kernels are PTX by hand, which the driver compiles.
 from __future__ import annotations
 
 import ctypes
+import gc
 import subprocess
 import sys
 import textwrap
@@ -405,10 +406,16 @@ class _Log:
         self.clear = library.kaio_clear_log
 
     def of(self, work: Callable[[], object]) -> list[str]:
-        """The calls that `work` made."""
+        """The calls that `work` made, without those of finalisers."""
+        gc.collect()
+        kaio.Device(0).tidy()  # type: ignore[attr-defined]
         self.clear()
-        work()
-        return self._text.value.decode().split()
+        gc.disable()
+        try:
+            work()
+            return self._text.value.decode().split()
+        finally:
+            gc.enable()
 
 
 @pytest.fixture

@@ -14,7 +14,9 @@
 typedef uint64_t u64;
 typedef struct Op { struct Op *next; int kind; char *a, *b; u64 n, v, w; } Op;
 typedef struct { pthread_t thread; Op *head, **tail; u64 given, done; int closing; } Stream;
-typedef struct { u64 recorded, done; double when; } Event;
+// Each recording of an event has a fence of its own: who waits for an earlier one is not disturbed. Fences are leaked.
+typedef struct { int done; double when; } Fence;
+typedef struct { Fence *fence; } Event;
 typedef struct Free { struct Free *next; char *at; u64 n; } Free;
 enum { COPY, SET, RECORD, WAIT_EVENT, WAIT_WORD, FREE, SAXPY, FAULT };
 enum { NOT_READY = 600, INVALID_CONTEXT = 201, OUT_OF_MEMORY = 2, ILLEGAL_ADDRESS = 700 };
@@ -43,12 +45,12 @@ static double now(void) {
 }
 
 static void perform(Op *op) {  // with the lock held, which waiting gives up
-    Event *event = (Event *)op->a;
+    Fence *fence = (Fence *)op->a;
     switch (op->kind) {
     case COPY: memmove(op->a, op->b, op->n); break;
     case SET: for (u64 row = 0; row < op->n; row++) memcpy(op->a + row * op->w, &op->v, (u64)op->b); break;
-    case RECORD: if (op->n > event->done) event->done = op->n; event->when = now(); break;
-    case WAIT_EVENT: while (event->done < op->n && !error) pthread_cond_wait(&changed, &lock); break;
+    case RECORD: fence->done = 1; fence->when = now(); break;
+    case WAIT_EVENT: while (!fence->done && !error) pthread_cond_wait(&changed, &lock); break;
     case WAIT_WORD:
         while (*(volatile uint32_t *)op->a < op->v && !error) {
             pthread_mutex_unlock(&lock);
@@ -170,13 +172,13 @@ int cuStreamDestroy(Stream *s) {
     return 0;
 }
 int cuStreamSynchronize(Stream *s) { LOCKED(r_ = drain(s)); }
-int cuStreamWaitEvent(Stream *s, Event *e, unsigned f) { LOCKED(note("wait\n"); DO(WAIT_EVENT, (char *)e, 0, e->recorded)); }
+int cuStreamWaitEvent(Stream *s, Event *e, unsigned f) { LOCKED(note("wait\n"); if (e->fence) DO(WAIT_EVENT, (char *)e->fence)); }
 int cuStreamWaitValue32(Stream *s, char *at, uint32_t v, unsigned f) { LOCKED(note("hold\n"); DO(WAIT_WORD, at, 0, 0, v)); }
 int cuEventCreate(Event **e, unsigned f) { *e = calloc(1, sizeof **e); return 0; }
-int cuEventRecord(Event *e, Stream *s) { LOCKED(note("record\n"); DO(RECORD, (char *)e, 0, ++e->recorded)); }
-int cuEventQuery(Event *e) { LOCKED(r_ = e->done < e->recorded ? NOT_READY : 0); }
-int cuEventSynchronize(Event *e) { LOCKED(while (e->done < e->recorded && !error) pthread_cond_wait(&changed, &lock); r_ = error); }
-int cuEventElapsedTime(float *ms, Event *a, Event *b) { *ms = b->when - a->when; return 0; }
+int cuEventRecord(Event *e, Stream *s) { LOCKED(note("record\n"); e->fence = calloc(1, sizeof(Fence)); DO(RECORD, (char *)e->fence)); }
+int cuEventQuery(Event *e) { LOCKED(r_ = e->fence && !e->fence->done ? NOT_READY : 0); }
+int cuEventSynchronize(Event *e) { LOCKED(while (e->fence && !e->fence->done && !error) pthread_cond_wait(&changed, &lock); r_ = error); }
+int cuEventElapsedTime(float *ms, Event *a, Event *b) { *ms = b->fence->when - a->fence->when; return 0; }
 int cuModuleLoadData(u64 *m, const void *image) { *m = 33; return 0; }
 int cuModuleGetFunction(u64 *f, u64 m, const char *name) {
     *f = !strcmp(name, "saxpy") ? SAXPY : !strcmp(name, "fault") ? FAULT : 0;
