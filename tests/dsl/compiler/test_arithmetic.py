@@ -241,15 +241,51 @@ def programs(draw: st.DrawFn) -> Program:
     return Program(inputs, tuple(lines), outputs)
 
 
-def arguments(program: Program, seed: int) -> list[np.ndarray]:
+@st.composite
+def sums(draw: st.DrawFn, variables: tuple[Expr, ...], depth: int = 3) -> Expr:
+    """Sums and differences of products of floats, where it shows what fuses."""
+    if depth == 0:
+        return draw(st.sampled_from(variables))
+    smaller = sums(variables, depth - 1)
+    a, b = draw(smaller), draw(smaller)
+    kind = draw(st.sampled_from(["+", "-", "+", "-", "*", "*", "*", "neg", "if", "cast"]))
+    made: Expr | None
+    if kind == "neg":
+        made = unary("-", a)
+    elif kind == "if":
+        made = conditional(binary("<", a, b), a, b)  # type: ignore[arg-type]
+    elif kind == "cast":
+        made = cast(draw(st.sampled_from(FLOATS)), a)
+    else:
+        made = binary(kind, a, draw(LITERALS) if draw(st.integers(0, 4)) == 0 else b)
+    return made or a
+
+
+@st.composite
+def float_programs(draw: st.DrawFn) -> Program:
+    """Three floats, a named sub-expression, and outputs."""
+    inputs = tuple(variable(f"x{k}[i]", draw(st.sampled_from((f32, f32, f64)))) for k in range(3))
+    named = draw(sums(inputs, 2))
+    known = (*inputs, Expr("v", named.dtype, named.value))
+    outputs = tuple(draw(sums(known)) for _ in range(3))
+    lines = [f"v = {named.text}", *(f"o{k}[i] = {made.text}" for k, made in enumerate(outputs))]
+    return Program(inputs, tuple(lines), outputs)
+
+
+def corners(program: Program, seed: int) -> list[np.ndarray]:
     """Inputs: corner values of each type in random company."""
     rng = np.random.default_rng(seed)
     return [rng.choice(values(v.dtype), COUNT) for v in program.inputs]
 
 
-def check(program: Program, seed: int, device: kaio.Device | None = None) -> None:
+def ordinary(program: Program, seed: int) -> list[np.ndarray]:
+    """Inputs: numbers with all their bits."""
+    rng = np.random.default_rng(seed)
+    return [rng.normal(0, 3, COUNT).astype(v.dtype.numpy) for v in program.inputs]
+
+
+def check(program: Program, xs: list[np.ndarray], device: kaio.Device | None = None) -> None:
     note(program.source)
-    xs = arguments(program, seed)
     results = run(
         kernel(program.source), xs, [e.dtype for e in program.outputs], device=device, check=None if device else "off"
     )
@@ -272,7 +308,13 @@ def same(got: Any, want: Any) -> bool:
 @given(programs(), st.integers(0, 2**16))
 @pytest.mark.filterwarnings("ignore::kaio.PrecisionWarning", "ignore::RuntimeWarning")
 def test_random_programs_give_what_the_rules_say(program, seed):
-    check(program, seed)
+    check(program, corners(program, seed))
+
+
+@given(float_programs(), st.integers(0, 2**16))
+@pytest.mark.filterwarnings("ignore::kaio.PrecisionWarning", "ignore::RuntimeWarning")
+def test_products_fuse_where_they_are_added_and_nowhere_else(program, seed):
+    check(program, ordinary(program, seed))
 
 
 @pytest.mark.gpu
@@ -280,4 +322,4 @@ def test_random_programs_give_what_the_rules_say(program, seed):
 @given(programs(), st.integers(0, 2**16))
 @pytest.mark.filterwarnings("ignore::kaio.PrecisionWarning", "ignore::RuntimeWarning")
 def test_random_programs_give_the_same_on_a_gpu(program, seed):
-    check(program, seed, kaio.Device("cuda:0"))
+    check(program, corners(program, seed), kaio.Device("cuda:0"))
