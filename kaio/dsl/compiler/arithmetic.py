@@ -158,15 +158,15 @@ def saturate_i32(e: Emitter, value: Value, source: DType) -> Value:
 
 
 def index(e: Emitter, value: Value, source: Type, size: Value, position: DType) -> Value:
-    """An index of one axis; a negative literal counts from the end."""
-    if (
-        isinstance(source, Weak)
-        and len(source.values) == 1
-        and isinstance(source.values[0], int)
-        and source.values[0] < 0
-    ):
-        return e.b.add(size, constant(position, source.values[0]), flags=("nsw",))
-    return e.convert(value, source, position)
+    """An index of one axis; a negative literal counts from the end, also as a branch of a conditional."""
+    if not isinstance(source, Weak) or min(source.values) >= 0:
+        return e.convert(value, source, position)
+    places = [constant(position, v) if v >= 0 else e.b.add(size, constant(position, v), flags=("nsw",))
+              for v in source.values]  # fmt: skip
+    result: Value = places[0]
+    for k, place in enumerate(places[1:], 1):
+        result = e.b.select(e.b.icmp_unsigned("==", value, llvm.IntType(32)(k)), place, result)
+    return result
 
 
 def product(e: Emitter, values: list[Value], dtype: DType) -> Value:

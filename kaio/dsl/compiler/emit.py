@@ -18,6 +18,7 @@ from kaio.dsl.compiler import arithmetic, ir, loops
 from kaio.dsl.compiler.loops import Turn
 from kaio.dsl.intrinsic import Intrinsic, Namespace
 from kaio.dsl.values import (
+    INDEX64,
     ArrayType,
     BufferType,
     IteratorType,
@@ -26,7 +27,7 @@ from kaio.dsl.values import (
     Type,
     Weak,
 )
-from kaio.dtypes import DType, bool_
+from kaio.dtypes import DType, bool_, i32
 from kaio.errors import InternalError, Place
 from kaio.source import Source
 
@@ -492,6 +493,10 @@ class Emitter:
         pointer = self.address(array, type_, index, frame.typed.types[statement.index], self.assigning)
         source = frame.typed.types[statement.value]
         value = self.convert(frame.values.get(statement.value), source, type_.dtype)
+        if source is INDEX64 and type_.dtype is i32:
+            whole = self.convert(value, i32, INDEX64)
+            fits = self.b.icmp_signed("==", whole, frame.values[statement.value])
+            self.target.check(self, fits, "a position does not fit an i32 element")
         self.b.store(arithmetic.to_memory(self, value, type_.dtype), pointer)
 
     @staticmethod

@@ -10,6 +10,7 @@ import pytest
 
 import kaio
 from kaio import f32, i32
+from tests.dsl.compiler import host
 from tests.dsl.from_text import kernel, message, mistakes, run, types_of
 
 PARAMETERS = {
@@ -572,6 +573,16 @@ def test_a_failure_of_the_wide_variant_alone_names_the_line():
     assert made.types()
     with pytest.raises(kaio.KernelTypeError, match="`t` is index elsewhere but i32 here: a variable has one type"):
         made.types(index_bits=64)
+
+
+def test_a_position_that_does_not_fit_its_i32_element_is_reported_where_checked():
+    made = kernel("@kernel\ndef k(x: In[u8], o: Out[i32]):\n    o[0] = x.size\n", "<text>").__wrapped__
+    out = np.zeros(1, np.int32)
+    for size, fault in ((2**31 - 1, None), (2**31, "a position does not fit an i32 element in kernel `k`")):
+        buffer = np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), (size,), (0,))
+        found = host.compiled(made, index_bits=64).fault(1, 1, buffer, out)
+        assert (found or "").splitlines()[:1] == ([fault] if fault else [])
+    assert out[0] == 2**31 - 1
 
 
 # ---------------------------------------------------------------------- precision

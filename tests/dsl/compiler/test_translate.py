@@ -541,6 +541,18 @@ def test_buffers_and_arrays_swap_and_are_chosen():
     assert first_eight(source, 0) == [8, 1, 103.5, 3, 4, 5, 6, 7]
 
 
+def test_a_negative_literal_of_a_conditional_counts_from_the_end():
+    source = """
+        @kernel
+        def k(x: InOut[f32], y: InOut[f32], n: i32):
+            mine = local_mem(3, f32)
+            mine[0], mine[1], mine[2] = 10, 20, 30
+            x[-2 if n > 0 else 1] = mine[-1 if n > 0 else 0]
+    """
+    assert first_eight(source, 1) == [0, 1, 2, 3, 4, 5, 30, 7]
+    assert first_eight(source, 0) == [0, 10, 2, 3, 4, 5, 6, 7]
+
+
 def test_a_function_gives_back_the_buffer_that_it_chose():
     source = """
         def pick(x, y, n):
