@@ -109,10 +109,10 @@ class Kernel:
 
     # Launching: the first word of a launch. Each gives a Launcher.
 
-    def over(self, shape: Any) -> Launcher:
+    def over(self, shape: Any, *axes: Any) -> Launcher:
         """One thread for each element of a NumPy shape, the last axis being x: see `Launcher.over`."""
-        if type(shape) is not int:  # True and 1.0 would be found as 1
-            return Launcher(self).over(shape)
+        if axes or type(shape) is not int:  # True and 1.0 would be found as 1
+            return Launcher(self).over(shape, *axes)
         found = self._launchers.get(shape)
         if found is None:
             found = Launcher(self).over(shape)
@@ -138,7 +138,7 @@ class Kernel:
         return Launcher(self).options(**options)
 
     def shared(self, **counts: int) -> Launcher:
-        """Sizes of dynamic shared memory: see `Launcher.shared`."""
+        """Raise UnsupportedFeatureError: memory that is sized at launch is not there yet."""
         return Launcher(self).shared(**counts)
 
     def launch(self, *args: Any, **kwargs: Any) -> Completion:

@@ -118,11 +118,12 @@ def _reader(capture: Capture) -> Callable[[str], Any]:
 class Variant:
     """One specialisation, loaded on one device."""
 
-    __slots__ = ("built", "loaded", "pack")
+    __slots__ = ("built", "grid_ranks", "loaded", "pack")
 
     def __init__(self, built: Built, loaded: Loaded) -> None:
         self.built = built
         self.loaded = loaded
+        self.grid_ranks = built.compiled.grid_ranks
         self.pack: Callable[..., bytes] = built.compiled.program.block.pack
 
 

@@ -181,6 +181,25 @@ def test_over_goes_with_grid_as_columns_and_rows(device) -> None:
     assert (b.to_host() == a.T).all()
 
 
+def position(n: int) -> tuple[int, int]:
+    return kaio.grid(2)
+
+
+@kaio.kernel
+def filled(x: Out[f32, D2]):
+    column, row = position(2)
+    if row < x.shape[0] and column < x.shape[1]:
+        x[row, column] = 1.0
+
+
+def test_over_has_the_axes_of_a_grid_that_is_asked_for_in_a_function(cpu) -> None:
+    x = cpu.alloc_zeros((2, 4), f32)
+    for call in (filled.over(8).launch, filled.over(8).bind):
+        assert refusal(call, x).startswith("kernel `filled` uses `kaio.grid(2)`, but `over(8)` has 1 axis\n")
+    filled.over(2, 4).launch(x).wait()
+    assert x.to_host().all()
+
+
 def test_a_bound_launch_runs_again_and_again(device) -> None:
     x = device.alloc_from(np.ones(10, np.float32))
     y = device.alloc_zeros(10, f32)

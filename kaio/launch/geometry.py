@@ -11,7 +11,8 @@ from kaio.errors import LaunchError
 from kaio.runtime.limits import Limits
 
 __all__ = [
-    "Dims", "check_limits", "check_registers", "cover", "default_block", "read_dims", "read_shape", "three",
+    "Dims", "check_limits", "check_rank", "check_registers", "cover", "default_block", "read_dims", "read_shape",
+    "three",
 ]  # fmt: skip
 
 Dims = tuple[int, int, int]
@@ -106,6 +107,25 @@ def check_limits(kernel: str, grid: Dims, block: Dims, limits: Limits, device: s
             f"block {block} of kernel `{kernel}` has {threads} threads, but its launch_bounds allow {most_threads}",
             help=f"use `.block({most_threads})`, or raise it: `@kaio.kernel(launch_bounds={threads})`",
         )
+
+
+def check_rank(kernel: str, shape: tuple[int, ...], ranks: frozenset[int]) -> None:
+    """Raise LaunchError for a launch over a shape whose axes are others than those of the kernel's `grid(n)`.
+
+    A kernel with `grid(1)` over two axes, and one with `grid(2)` over one, would do a part of the work and say nothing.
+    """
+    if not shape or not ranks or len(shape) in ranks:
+        return
+    used = " and ".join(f"`kaio.grid({rank})`" for rank in sorted(ranks))
+    given = f"`over({shape[0]})` has 1 axis" if len(shape) == 1 else f"`over({shape})` has {len(shape)} axes"
+    if len(shape) == 1:
+        way_out = "give a shape, for example `over(image.shape)`, or use `kaio.grid(1)` in the kernel"
+    else:
+        names = ", ".join(("col", "row", "plane")[: len(shape)])
+        way_out = f"use `{names} = kaio.grid({len(shape)})` in the kernel"
+        if ranks == {1}:
+            way_out = f"run it over all elements, `over({prod(shape)})`, or {way_out}"
+    raise LaunchError(f"kernel `{kernel}` uses {used}, but {given}", help=way_out)
 
 
 def _smaller(label: str, axis: str, limits: Limits) -> str | None:

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 from kaio.errors import LaunchError, UnsupportedFeatureError
 from kaio.launch.arguments import Parameters
 from kaio.launch.call import Call
-from kaio.launch.geometry import Dims, check_limits, check_registers, cover, default_block, read_dims, read_shape, three
+from kaio.launch.geometry import (
+    Dims,
+    check_limits,
+    check_rank,
+    check_registers,
+    cover,
+    default_block,
+    read_dims,
+    read_shape,
+    three,
+)  # fmt: skip
 from kaio.runtime import Completion, Device, Stream
 from kaio.runtime.stream import Uses
 
@@ -24,6 +34,7 @@ class Variant(Protocol):
     """One specialisation of a kernel, loaded on a device."""
 
     loaded: Any
+    grid_ranks: frozenset[int]  # the n of each `grid(n)` that the kernel uses
     pack: Callable[..., bytes]
 
 
@@ -68,14 +79,16 @@ class Launcher:
     Made by a kernel: `kernel.over(shape)`, `kernel.grid(…)`, `kernel[grid, block]`.
     """
 
-    __slots__ = ("_block", "_check", "_device", "_geometries", "_grid", "_shape", "_stream", "kernel", "timed")
+    __slots__ = (
+        "_block", "_check", "_device", "_fitting", "_geometries", "_grid", "_shape", "_stream", "kernel", "timed",
+    )  # fmt: skip
 
     kernel: Launchable
     timed: bool
 
     def __init__(self, kernel: Launchable) -> None:
         unset = {"_shape": None, "_grid": None, "_block": None, "_stream": None, "_device": None, "_check": None}
-        self._fill({"kernel": kernel, "timed": False, "_geometries": {}, **unset})
+        self._fill({"kernel": kernel, "timed": False, "_geometries": {}, "_fitting": None, **unset})
 
     _shape: tuple[int, ...] | None
     _grid: tuple[int, ...] | None
@@ -84,6 +97,7 @@ class Launcher:
     _device: Device | None
     _check: str | None
     _geometries: dict[Device, Geometry]
+    _fitting: Variant | None  # the variant that was last found to fit the geometry
 
     def _fill(self, values: dict[str, Any]) -> None:
         for name, value in values.items():
@@ -91,18 +105,21 @@ class Launcher:
 
     def _with(self, **changes: Any) -> Launcher:
         new = Launcher.__new__(Launcher)
-        new._fill({**{name: getattr(self, name) for name in Launcher.__slots__}, "_geometries": {}, **changes})
+        kept = {name: getattr(self, name) for name in Launcher.__slots__}
+        new._fill({**kept, "_geometries": {}, "_fitting": None, **changes})
         return new
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a Launcher is immutable: `{name}` is given to one of its methods, which makes a new one")
 
-    def over(self, shape: Any) -> Launcher:
-        """One thread for each element of a NumPy shape (an int or a tuple of up to three), the last axis being x.
+    def over(self, shape: Any, *axes: Any) -> Launcher:
+        """One thread for each element of a NumPy shape (up to three axes), the last axis being x.
 
-        The grid is rounded up to whole blocks, so kernels guard: `if i < y.size`. An empty shape launches nothing.
+        `over(y.size)`, `over(image.shape)`, `over(480, 640)`. The grid is rounded up to whole blocks, so kernels guard:
+        `if i < y.size`. An empty shape launches nothing. A launch of a kernel whose `kaio.grid(n)` all have another
+        number of axes raises LaunchError.
         """
-        return self._with(_shape=read_shape(self.kernel.name, shape), _grid=None)
+        return self._with(_shape=read_shape(self.kernel.name, (shape, *axes) if axes else shape), _grid=None)
 
     def grid(self, *blocks: Any) -> Launcher:
         """This many blocks, x first: `.grid(64)`, `.grid(8, 4)`, `.grid((8, 4, 2))`; replaces `over`."""
@@ -128,7 +145,10 @@ class Launcher:
         )
 
     def options(self, *, check: str | bool | None = None, timed: bool | None = None, **later: Any) -> Launcher:
-        """Options of the launch: `check` is "off", "bounds" or "full" (True: "bounds"), default that of the device.
+        """Options of the launch: `check="bounds"` (or True) and `check="off"`; without it as the device does.
+
+        With "bounds" a wrong index, a failed `assert`, a division of integers by zero and a negative exponent raise
+        KernelFault. With "off" nothing looks: a wild index reads or overwrites other memory, and may crash the process.
 
         `timed=True` makes the completion's `elapsed_ms` known.
         """
@@ -144,7 +164,7 @@ class Launcher:
         return self._with(**changes)
 
     def shared(self, **counts: int) -> Launcher:
-        """Sizes of the kernel's dynamic shared memory, by name."""
+        """Raise UnsupportedFeatureError: memory that is sized at launch is not there yet."""
         raise UnsupportedFeatureError(
             "`shared(…)` is not supported yet", help="use `kaio.shared_mem` with a shape known at compile time"
         )
@@ -184,13 +204,19 @@ class Launcher:
         if variant is None:
             kernel.parameters.convert(call)  # a wrong scalar is told before the time to compile is spent
             variant = kernel.variants.make(device, check, call, wide)
-        most = variant.loaded.max_threads
-        if most is not None:
-            x, y, z = geometry.block
-            if x * y * z > most:
-                check_registers(kernel.name, geometry.block, most, device.limits.registers_per_block, str(device))
+        if variant is not self._fitting:
+            self._check_fits(variant, geometry, device)
         arguments = kernel.parameters.pack(variant.pack, call)
         return self._stream or device.current_stream(), variant, geometry, arguments, call.uses
+
+    def _check_fits(self, variant: Variant, geometry: Geometry, device: Device) -> None:
+        """Raise LaunchError if the kernel as compiled cannot run in this geometry; once for each variant in turn."""
+        if self._shape is not None:
+            check_rank(self.kernel.name, self._shape, variant.grid_ranks)
+        most = variant.loaded.max_threads
+        if most is not None:
+            check_registers(self.kernel.name, geometry.block, most, device.limits.registers_per_block, str(device))
+        object.__setattr__(self, "_fitting", variant)
 
     def _placed(self, call: Call) -> Device:
         """The device named by `on`, which is not that of the buffers."""
@@ -216,6 +242,9 @@ class Launcher:
         # The last index along an axis is one less than its threads.
         wide = any(blocks * threads > 2**31 for blocks, threads in zip(grid, block, strict=True))
         return Geometry(grid, block, wide)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in object.__dir__(self) if name not in ("ready", "shared")]
 
     def __repr__(self) -> str:
         parts = [self.kernel.name]

@@ -67,6 +67,7 @@ class Recorder(Stream):
 class Variant:
     loaded: Loaded
     pack: Callable[..., bytes]
+    grid_ranks: frozenset[int] = frozenset()
 
 
 @dataclass
@@ -76,6 +77,7 @@ class FakeKernel:
     signature: Signature
     launch_bounds: int | None = None
     max_threads: int | None = None
+    grid_ranks: frozenset[int] = frozenset()
     asked: list[tuple[Any, ...]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -92,11 +94,16 @@ class FakeKernel:
             self.parameters.consts(call), self.parameters.generic_dtypes(call), 64 if wide else 32
         )
         program = Program(self.name, "sm_90", specialised.arguments, specialised.index_bits, 0)
-        return Variant(Loaded(program, self.max_threads), program.block.pack)
+        return Variant(Loaded(program, self.max_threads), program.block.pack, self.grid_ranks)
 
 
 def fake(
-    name: str, *, launch_bounds: int | None = None, max_threads: int | None = None, **annotations: Any
+    name: str,
+    *,
+    launch_bounds: int | None = None,
+    max_threads: int | None = None,
+    grid_ranks: frozenset[int] = frozenset(),
+    **annotations: Any,
 ) -> FakeKernel:
     """A kernel with these parameters; `(annotation, default)` for one with a default."""
     params = []
@@ -105,4 +112,4 @@ def fake(
         if not isinstance(annotation, Annotation):
             annotation = ScalarAnnotation(annotation)
         params.append(Param(param, annotation, default))
-    return FakeKernel(Signature(name, tuple(params)), launch_bounds, max_threads)
+    return FakeKernel(Signature(name, tuple(params)), launch_bounds, max_threads, grid_ranks)

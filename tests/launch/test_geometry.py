@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kaio.errors import LaunchError
 from kaio.launch.geometry import (
     check_limits,
+    check_rank,
     check_registers,
     cover,
     default_block,
@@ -232,3 +233,44 @@ def test_a_block_that_needs_too_many_registers_is_refused_with_the_largest_that_
         "cuda:0 runs at most 640\n"
         "  help: use `.block(640)`, or `@kaio.kernel(max_registers=64)`"
     )
+
+
+# --- axes of the shape and of the kernel's grid ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shape", "ranks"), [((8,), {1}), ((8,), {1, 2}), ((2, 4), {2}), ((), {1}), ((2, 4), set())])
+def test_a_shape_with_the_axes_of_a_grid_is_taken(shape, ranks) -> None:
+    check_rank("k", shape, frozenset(ranks))
+
+
+@pytest.mark.parametrize(
+    ("shape", "ranks", "message"),
+    [
+        (
+            (2, 4),
+            {1},
+            (
+                "kernel `k` uses `kaio.grid(1)`, but `over((2, 4))` has 2 axes\n"
+                "  help: run it over all elements, `over(8)`, or use `col, row = kaio.grid(2)` in the kernel"
+            ),
+        ),
+        (
+            (8,),
+            {2, 3},
+            (
+                "kernel `k` uses `kaio.grid(2)` and `kaio.grid(3)`, but `over(8)` has 1 axis\n"
+                "  help: give a shape, for example `over(image.shape)`, or use `kaio.grid(1)` in the kernel"
+            ),
+        ),
+        (
+            (2, 3, 4),
+            {2},
+            (
+                "kernel `k` uses `kaio.grid(2)`, but `over((2, 3, 4))` has 3 axes\n"
+                "  help: use `col, row, plane = kaio.grid(3)` in the kernel"
+            ),
+        ),
+    ],
+)
+def test_a_shape_with_other_axes_than_every_grid_is_refused(shape, ranks, message) -> None:
+    assert refusal(check_rank, "k", shape, frozenset(ranks)) == message

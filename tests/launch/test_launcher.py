@@ -48,6 +48,25 @@ def test_over_covers_a_shape_with_its_last_axis_as_x(saxpy, stream, x, y, shape,
     assert (stream.last.grid, stream.last.block) == (grid, block)
 
 
+def test_the_axes_of_over_may_be_given_one_by_one(saxpy, stream, x, y) -> None:
+    Launcher(saxpy).over(100, 37).on(stream).launch(x, y, 2.0)
+    assert stream.last.grid == (2, 13, 1)
+
+
+def test_over_has_as_many_axes_as_a_grid_of_the_kernel(stream, x, y) -> None:
+    kernel = fake("fill", x=In[f32], y=InOut[f32], grid_ranks=frozenset({2}))
+    launcher = Launcher(kernel).over(8).on(stream)
+    for _ in range(2):
+        assert refusal(launcher.launch, x, y) == (
+            "kernel `fill` uses `kaio.grid(2)`, but `over(8)` has 1 axis\n"
+            "  help: give a shape, for example `over(image.shape)`, or use `kaio.grid(1)` in the kernel"
+        )
+    launcher.grid(1).launch(x, y)
+    launcher.over((2, 4)).launch(x, y)
+    launcher.over(()).launch(x, y)  # one thread, whatever it asks for
+    assert len(stream.launched) == 3
+
+
 def test_the_block_may_have_other_dimensions_than_the_shape(saxpy, stream, x, y) -> None:
     Launcher(saxpy).over((100, 300)).block(128).on(stream).launch(x, y, 2.0)
     assert (stream.last.grid, stream.last.block) == ((3, 100, 1), (128, 1, 1))

@@ -11,8 +11,10 @@ from typing import Any
 
 from kaio.dsl.compiler.captures import Capture
 from kaio.dsl.compiler.check import check, check_specialisation, read_kernel
+from kaio.dsl.compiler.ir import Typed
 from kaio.dsl.compiler.options import CompileOptions
 from kaio.dsl.compiler.parse import parse
+from kaio.dsl.index import grid
 from kaio.dsl.types import BufferAnnotation, Signature, Specialisation
 from kaio.dsl.values import BufferType, ObjectType, Type, Weak, index_type
 from kaio.errors import CompileError, InternalError, KaioError, KernelTypeError, Mistake, Place
@@ -39,11 +41,12 @@ class Front:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A program, what it captured from outside, and the value after each stage."""
+    """A program, what it captured from outside, the value after each stage, and the `n` of each `grid(n)` it uses."""
 
     program: CudaProgram | HostProgram
     captures: tuple[Capture, ...] = field(repr=False)
     stages: Mapping[str, object] = field(repr=False)
+    grid_ranks: frozenset[int] = frozenset()
 
     def is_current(self) -> bool:
         """Whether everything that was captured still is the same object."""
@@ -74,7 +77,7 @@ def compile_cuda(
         name, target, specialisation.arguments, specialisation.index_bits, ptx.shared_nbytes, ptx.text, cubin
     )
     stages = {**middle.stages, "llvm": ptx.llvm, "ptx": ptx.text}
-    return Compiled(program, tuple(middle.captures.values()), stages)
+    return Compiled(program, tuple(middle.captures.values()), stages, _grid_ranks(typed))
 
 
 def compile_host(front: Front, specialisation: Specialisation, options: CompileOptions, check: str) -> Compiled:
@@ -88,7 +91,19 @@ def compile_host(front: Front, specialisation: Specialisation, options: CompileO
         module = emit_host(typed, check=check != "off", contract=options.contract)
         _check_shared(front, module.shared_nbytes)
         program = link_host(module, front.signature.name, specialisation.arguments, specialisation.index_bits)
-    return Compiled(program, tuple(middle.captures.values()), {**middle.stages, "llvm": module.text})
+    stages = {**middle.stages, "llvm": module.text}
+    return Compiled(program, tuple(middle.captures.values()), stages, _grid_ranks(typed))
+
+
+def _grid_ranks(typed: Typed) -> frozenset[int]:
+    """The `n` of each `grid(n)`, also of the device functions."""
+    found: set[int] = set()
+    for call in typed.calls.values():
+        if call.callee is grid:
+            found.add(call.static[0])
+        elif isinstance(call.callee, Typed):
+            found |= _grid_ranks(call.callee)
+    return frozenset(found)
 
 
 @contextmanager
