@@ -80,7 +80,10 @@ class CudaProgram(Program):
 
 @dataclass(frozen=True)
 class Site:
-    """A numbered place in a host program: where a thread waits, or what it reports when a check fails."""
+    """A numbered place in a host program: where a thread waits, or what it reports when a check fails.
+
+    Of an index, `text` is the array's name, and `is_fixed` says that its size is known when compiling.
+    """
 
     kind: str
     place: Place
@@ -88,6 +91,7 @@ class Site:
     text: str = ""
     axis: int = 0
     reach: int = 0
+    is_fixed: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,15 @@ from queue import SimpleQueue
 from typing import Any
 
 from kaio import host_abi as abi
-from kaio.errors import InternalError, KernelFault, Mistake
-from kaio.program import HostProgram, Site
+from kaio.errors import InternalError, KaioError, KernelFault, Mistake
+from kaio.program import HostProgram
+from kaio.runtime.guard import guard_help
 
 __all__ = ["HostKernel", "Library", "WorkerPool"]
 
 Dim3 = tuple[int, int, int]
 _GEOMETRY = struct.Struct("@9ii")  # BLOCK_DIM, GRID_DIM, BLOCK_IDX, THREADS
+_STOP = 8  # byte offset in the counter: whether workers stop before their next chunk of blocks
 _FAULT = struct.Struct("@4i2q")  # FAULT ... FAULT_SIZE
 _LOADING = threading.Lock()
 
@@ -155,6 +157,33 @@ class WorkerPool:
         self._process = 0
         self._lock = threading.Lock()
         self._is_closed = False
+        self._launches: dict[int, tuple[str, _Memory]] = {}
+        self._stopped: KaioError | None = None
+
+    @property
+    def running(self) -> list[str]:
+        """The kernels that run now, in words."""
+        return [f"kernel `{name}`" for name, _ in list(self._launches.values())]
+
+    def begin(self, name: str, counter: _Memory) -> None:
+        """A launch that shares out its blocks by this counter; KaioError after `stop`."""
+        self._launches[counter.address] = name, counter
+        self.check()
+
+    def end(self, counter: _Memory) -> None:
+        """What `begin` noted is over."""
+        self._launches.pop(counter.address, None)
+
+    def check(self) -> None:
+        """Raise KaioError after `stop`."""
+        if self._stopped is not None:
+            raise self._stopped
+
+    def stop(self) -> None:
+        """Start no more blocks, of launches that run or are to come: they fail. Blocks that run are not disturbed."""
+        self._stopped = KaioError("the launch was stopped, because the process ends", help="wait for it before")
+        for _, counter in list(self._launches.values()):
+            struct.pack_into("@q", counter.view, _STOP, 1)
 
     def close(self) -> None:
         """End the threads once their work is done."""
@@ -239,18 +268,20 @@ class HostKernel:
         if threads > abi.MAX_THREADS:
             raise InternalError(f"a block of {threads} threads was launched; {abi.MAX_THREADS} is the most")
         count = min(workers.count, blocks)
-        records = workers.take(count)
+        records, counter = workers.take(count), _Memory(64)
         try:
+            workers.begin(self.program.name, counter)
             packed = _Memory(max(1, len(arguments)))
             packed.view[: len(arguments)] = arguments
-            counter = _Memory(64)
             for record in records:
                 self._prepare(record, grid, block, packed.address, counter.address, count, shared_nbytes)
             workers.run(self._worker, records)
             failed = [record for record in records if record.fault()[0]]
             if failed:
                 raise self._fault(min(failed, key=_Record.block), grid, block)
+            workers.check()
         finally:
+            workers.end(counter)
             workers.give_back(records)
 
     def _prepare(
@@ -299,7 +330,7 @@ class HostKernel:
         facts |= {"array": found.text, "axis": found.axis, "index": index, "size": size}
         axis = f"axis {found.axis} of `{found.text}` (size {size})"
         what = f"index {index} is out of range for {axis} in kernel `{self.program.name}`{where}"
-        return KernelFault([Mistake(what, found.place, _index_help(found, index), found.trace)], **facts)
+        return KernelFault([Mistake(what, found.place, guard_help(found, index, size), found.trace)], **facts)
 
     def _barrier_fault(
         self, record: _Record, kind: int, thread: int, other: int, block: Dim3, facts: dict[str, Any]
@@ -321,14 +352,6 @@ class HostKernel:
         what += f"\n  {first} waits here; {second} went round it and finished"
         way_out = "every thread of a block has to reach the `bar_sync()`: take it out of the branch or loop"
         return KernelFault([Mistake(what, here.place, way_out, here.trace)], **facts)
-
-
-def _index_help(site: Site, index: int) -> str:
-    if index < 0:
-        return "only a negative literal counts from the end; a computed index must not be negative"
-    if site.axis:
-        return f"guard the access: the index must be below `{site.text}.shape[{site.axis}]`"
-    return f"guard the access, for example with `if i < {site.text}.size:`"
 
 
 def _position(number: int, shape: Dim3) -> Dim3:

@@ -232,7 +232,8 @@ class Body:
         if not self.checks or (self.prover is not None and self.prover.takes_index(index, size)):
             return
         with self._unless(e, e.b.icmp_unsigned("<", index, size)):
-            self._fault(e, Site("index", e.place, e.trace, array, axis), index, size)
+            is_fixed = isinstance(size, llvm.Constant)
+            self._fault(e, Site("index", e.place, e.trace, array, axis, is_fixed=is_fixed), index, size)
 
     def check(self, e: Emitter, holds: llvm.Value, text: str) -> None:
         """A condition that the language demands."""

@@ -328,7 +328,20 @@ def test_a_fault_names_the_axis() -> None:
     message = compiled(second_axis).fault(1, 4, np.zeros((2, 3), np.float32))
     assert message is not None
     assert message.startswith("index 3 is out of range for axis 1 of `x` (size 3)")
-    assert message.endswith("help: guard the access: the index must be below `x.shape[1]`")
+    assert message.endswith("help: guard the access, for example with `if kaio.thread_idx.x < x.shape[1]:`")
+
+
+def over_its_tile(x: InOut[f32]):
+    tile = kaio.shared_mem(4, f32)
+    tile[kaio.thread_idx.x] = 1.0
+    x[0] = tile[0]
+
+
+def test_a_fault_in_shared_memory_names_its_size() -> None:
+    message = compiled(over_its_tile).fault(1, 8, ramp(8))
+    assert message is not None
+    assert message.startswith("index 4 is out of range for axis 0 of `tile` (size 4)")
+    assert message.endswith("help: guard the access, for example with `if kaio.thread_idx.x < 4:`")
 
 
 def test_an_assertion_that_does_not_hold_is_a_fault_with_its_text() -> None:
