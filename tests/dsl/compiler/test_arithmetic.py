@@ -92,7 +92,7 @@ def binary(op: str, a: Expr, b: Expr) -> Expr | None:
     text = f"({a.text} {op} {b.text})"
     if op in COMPARISONS:
         if None in (a.dtype, b.dtype):
-            return None
+            return compared_with_literal(op, text, a, b)
         return Expr(text, bool_, lambda env: compared(op, a.value(env), b.value(env)))
     if op in SHIFTS:
         left = a.dtype or b.dtype
@@ -115,6 +115,18 @@ def binary(op: str, a: Expr, b: Expr) -> Expr | None:
     return Expr(
         text, result, lambda env: floating(op, a.as_(operand, env), b.as_(operand, env), result).item(), factors
     )
+
+
+def compared_with_literal(op: str, text: str, a: Expr, b: Expr) -> Expr | None:
+    """Exact with an integer, whatever the literal is; a float gives the literal its type."""
+    dtype, number = (a.dtype, b.value({})) if b.dtype is None else (b.dtype, a.value({}))
+    if dtype is bool_ or (dtype.is_int and not dtype.range[0] <= number <= dtype.range[1]):
+        return None
+    if dtype.is_int and op in ("==", "!=") and number != int(number):
+        return None
+    if dtype.is_float:
+        return Expr(text, bool_, lambda env: compared(op, a.as_(dtype, env), b.as_(dtype, env)))
+    return Expr(text, bool_, lambda env: compared(op, a.value(env), b.value(env)))
 
 
 def added(op: str, a: Expr, b: Expr, dtype: Any, env: Env) -> float:
@@ -164,7 +176,9 @@ def chosen(op: str, a: Expr, b: Expr) -> Expr:
 
 
 # ---------------------------------------------------------------------- strategies
-LITERALS = st.one_of(st.integers(0, 7), st.sampled_from([0.5, 0.1, 3.0, 1e-3, 1024.0])).map(literal)
+LITERALS = st.one_of(st.integers(0, 7), st.sampled_from([100, 0.5, 0.1, 3.0, 1e-3, 100.5, 1024.0, 2147483000.0])).map(
+    literal
+)
 
 
 @st.composite
@@ -181,7 +195,8 @@ def expressions(draw: st.DrawFn, variables: tuple[Expr, ...], depth: int = 4) ->
     elif kind == "literal":
         pair = [a, draw(LITERALS)]
         made = binary(
-            draw(st.sampled_from((*ARITHMETIC, "+", "*", *SHIFTS))), *(pair if draw(st.booleans()) else pair[::-1])
+            draw(st.sampled_from((*ARITHMETIC, "+", "*", *SHIFTS, *COMPARISONS))),
+            *(pair if draw(st.booleans()) else pair[::-1]),
         )
     elif kind == "unary":
         made = unary(draw(st.sampled_from(["-", "~", "not"])), a)
