@@ -8,6 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytest.importorskip("mypy")
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 
