@@ -11,15 +11,12 @@ offset by which it shifts bytecode.
 
 from __future__ import annotations
 
-import ast
 import builtins
-import copy
 import operator
-import sys
 import types
 import warnings
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -29,21 +26,16 @@ from numba.cuda.core import ir as nir
 from numba.cuda.core.ssa import reconstruct_ssa
 
 from kaio.dsl.compiler import ir
+from kaio.dsl.compiler.as_written import as_written
 from kaio.dsl.compiler.captures import Capture
+from kaio.dsl.compiler.simplify import OPERATORS, UNARY, simplify
 from kaio.errors import KernelSyntaxError, Place
 from kaio.source import Source
 
 __all__ = ["Translated", "translate"]
 
-_BINARY: dict[Any, str] = {
-    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//",
-    operator.mod: "%", operator.pow: "**", operator.lshift: "<<", operator.rshift: ">>", operator.and_: "&",
-    operator.or_: "|", operator.xor: "^", operator.eq: "==", operator.ne: "!=", operator.lt: "<", operator.le: "<=",
-    operator.gt: ">", operator.ge: ">=", operator.is_: "is", operator.is_not: "is not",
-}  # fmt: skip
-_UNARY: dict[Any, str] = {operator.neg: "-", operator.pos: "+", operator.invert: "~", operator.not_: "not"}
-_UNKNOWN = object()
-_GIVEN = object()  # an argument that is there at run time: its value is unknown, but it is not None
+_BINARY = {function: symbol for symbol, function in OPERATORS.items()}
+_UNARY = {function: symbol for symbol, function in UNARY.items()}
 
 
 @dataclass(frozen=True)
@@ -67,57 +59,14 @@ def translate(
 
     `consts` are the values of its `Const` parameters, `dtypes` what the TypeVars of a generic kernel stand for.
     """
-    function = _as_written(function, source)
+    function = as_written(function, source)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", errors.NumbaWarning)
         func_ir = _interpret(function, source)
     reader = _Reader(function, source, consts, dtypes)
     blocks = {label: reader.block(label, block) for label, block in func_ir.blocks.items()}
-    blocks = _drop_dead(_decide_branches(blocks, _entry(blocks)))
-    params = tuple(name for name in func_ir.arg_names)
-    return Translated(
-        ir.Function(source.name, params, tuple(_in_order(blocks)), source), tuple(reader.captures.values())
-    )
-
-
-def _as_written(function: types.FunctionType, source: Source) -> types.FunctionType:
-    """The function compiled from its source: what runs may have been rewritten (pytest rewrites `assert`)."""
-    code = function.__code__
-    node = copy.deepcopy(source.node)
-    nothing = ast.Constant(None)
-    node.args.defaults = [nothing] * len(node.args.defaults)
-    node.args.kw_defaults = [default and nothing for default in node.args.kw_defaults]
-    for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
-        argument.annotation = None
-    statement: ast.stmt = ast.Return(node) if isinstance(node, ast.Lambda) else _bare(node)
-    closure = ast.arguments([], [ast.arg(name) for name in code.co_freevars], None, [], [], None, [])
-    factory = ast.FunctionDef("factory", closure, [statement], [], None)
-    if sys.version_info >= (3, 12):
-        factory.type_params = []
-    module = compile(ast.fix_missing_locations(ast.Module([factory], [])), code.co_filename, "exec", dont_inherit=True)
-    inner = _code_inside(_code_inside(module)).replace(co_name=code.co_name)
-    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-    made = types.FunctionType(
-        inner,
-        function.__globals__,
-        function.__name__,
-        function.__defaults__,
-        tuple(cells[n] for n in inner.co_freevars),
-    )
-    made.__kwdefaults__ = function.__kwdefaults__
-    return made
-
-
-def _bare(node: ast.FunctionDef) -> ast.FunctionDef:
-    # Under another name, since inside the factory its own would be a closure variable that it calls itself by.
-    node.name, node.decorator_list, node.returns = "inner", [], None
-    if sys.version_info >= (3, 12):
-        node.type_params = []
-    return node
-
-
-def _code_inside(code: types.CodeType) -> types.CodeType:
-    return next(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+    translated = ir.Function(source.name, tuple(func_ir.arg_names), simplify(blocks), source)
+    return Translated(translated, tuple(reader.captures.values()))
 
 
 class _Loc(nir.Loc):
@@ -278,140 +227,3 @@ class _Reader:
         raise KernelSyntaxError(
             "this part of Python cannot be used in a kernel", place=self.place(assign), help="write it another way"
         )
-
-
-# ---------------------------------------------------------------------- branches that constants decide
-def _entry(blocks: Mapping[int, ir.Block]) -> int:
-    return min(blocks)
-
-
-def _decide_branches(blocks: dict[int, ir.Block], entry: int) -> dict[int, ir.Block]:
-    """Turn branches on constants into jumps, until no more is decided."""
-    while True:
-        known = _constants(blocks)
-        decided = {label: _decided(block, known) for label, block in blocks.items()}
-        if decided == blocks:
-            return blocks
-        blocks = _reachable(decided, entry)
-
-
-def _decided(block: ir.Block, known: Mapping[str, Any]) -> ir.Block:
-    t = block.terminator
-    if isinstance(t, ir.Branch) and known.get(t.condition, _GIVEN) is not _GIVEN:
-        return replace(block, terminator=ir.Jump(t.true if known[t.condition] else t.false, t.place))
-    return block
-
-
-def _constants(blocks: Mapping[int, ir.Block]) -> dict[str, Any]:
-    """Names whose value is known: literals, captured numbers, Const parameters, and what follows from them."""
-    known: dict[str, Any] = {}
-    for block in blocks.values():
-        for statement in block.body:
-            if isinstance(statement, ir.Assign):
-                value = _evaluate(statement.op, known)
-                if value is not _UNKNOWN:
-                    known[statement.target] = value
-    return known
-
-
-def _evaluate(op: ir.Op, known: Mapping[str, Any]) -> Any:
-    try:
-        match op:
-            case ir.Constant(value=value):
-                return value
-            case ir.Argument():
-                return _GIVEN
-            case ir.Copy(source=name):
-                return known.get(name, _UNKNOWN)
-            case ir.Binary(op="is" | "is not" as symbol, left=left, right=right) if _GIVEN in (
-                known.get(left),
-                known.get(right),
-            ):
-                other = known.get(left) if known.get(right) is _GIVEN else known.get(right)
-                return symbol == "is not" if other is None and {left, right} <= known.keys() else _UNKNOWN
-            case ir.Unary(op=symbol, operand=name) if known.get(name, _GIVEN) is not _GIVEN:
-                return next(fn for fn, s in _UNARY.items() if s == symbol)(known[name])
-            case ir.Binary(op=symbol, left=left, right=right) if _GIVEN not in (
-                known.get(left, _GIVEN),
-                known.get(right, _GIVEN),
-            ):
-                return next(fn for fn, s in _BINARY.items() if s == symbol)(known[left], known[right])
-            case ir.Call(function=function, args=(arg,)) if (
-                known.get(function) is bool and known.get(arg, _GIVEN) is not _GIVEN
-            ):
-                return bool(known[arg])
-    except Exception:  # left to inference, which has the place
-        return _UNKNOWN
-    return _UNKNOWN
-
-
-def _reachable(blocks: Mapping[int, ir.Block], entry: int) -> dict[int, ir.Block]:
-    found: set[int] = set()
-    todo = [entry]
-    while todo:
-        label = todo.pop()
-        if label not in found:
-            found.add(label)
-            todo += blocks[label].targets()
-    edges = {(at, to) for at in found for to in blocks[at].targets()}
-    return {label: _without_edges(blocks[label], edges) for label in sorted(found)}
-
-
-def _without_edges(block: ir.Block, edges: set[tuple[int, int]]) -> ir.Block:
-    body: list[ir.Statement] = []
-    for statement in block.body:
-        if isinstance(statement, ir.Assign) and isinstance(statement.op, ir.Phi):
-            incoming = tuple((at, name) for at, name in statement.op.incoming if (at, block.label) in edges)
-            names = {name for _, name in incoming} - {statement.target}
-            entering = sum(1 for at, to in edges if to == block.label)
-            op: ir.Op = ir.Copy(names.pop()) if len(names) == 1 and len(incoming) == entering else ir.Phi(incoming)
-            statement = replace(statement, op=op)
-        body.append(statement)
-    body.sort(key=lambda s: not (isinstance(s, ir.Assign) and isinstance(s.op, ir.Phi)))  # stable: phis first
-    return replace(block, body=tuple(body))
-
-
-def _drop_dead(blocks: Mapping[int, ir.Block]) -> dict[int, ir.Block]:
-    """Drop what nobody reads: SSA leaves phis of variables that are dead there, and their types need not agree."""
-    definitions = {s.target: s for b in blocks.values() for s in b.body if isinstance(s, ir.Assign)}
-    known = {name for name, value in _constants(blocks).items() if value is not _GIVEN}
-    todo = [name for b in blocks.values() for name in _roots(b, known)]
-    live: set[str] = set()
-    while todo:
-        name = todo.pop()
-        if name not in live and name in definitions:
-            live.add(name)
-            todo += ir.operands(definitions[name].op)
-    return {
-        label: replace(b, body=tuple(s for s in b.body if not isinstance(s, ir.Assign) or s.target in live))
-        for label, b in _reachable(blocks, _entry(blocks)).items()
-    }
-
-
-def _roots(block: ir.Block, known: set[str]) -> Iterable[str]:
-    for statement in block.body:
-        if isinstance(statement, ir.SetItem):
-            yield from (statement.array, statement.index, statement.value)
-        elif statement.target not in known and not isinstance(statement.op, ir.Phi | ir.Copy | ir.Argument):
-            yield statement.target  # typed even where unused: its mistakes are the user's
-    match block.terminator:
-        case ir.Branch(condition=name) | ir.Return(value=name):
-            yield name
-
-
-def _in_order(blocks: Mapping[int, ir.Block]) -> list[ir.Block]:
-    """Reverse postorder: every name is defined before it is used, and an edge backwards is a loop's."""
-    entry, seen, order = _entry(blocks), set[int](), list[ir.Block]()
-    stack = [(entry, iter(blocks[entry].targets()))]
-    seen.add(entry)
-    while stack:
-        label, targets = stack[-1]
-        for target in targets:
-            if target not in seen:
-                seen.add(target)
-                stack.append((target, iter(blocks[target].targets())))
-                break
-        else:
-            order.append(blocks[label])
-            stack.pop()
-    return order[::-1]

@@ -1,0 +1,168 @@
+"""What constants decide, before anything is typed: branches become jumps, and what nobody reads is dropped.
+
+A branch on a `Const` parameter, a captured flag or a literal argument leaves one way only, so the other need not type.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from kaio.dsl.compiler import ir
+
+__all__ = ["OPERATORS", "UNARY", "simplify"]
+
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "<<": operator.lshift, ">>": operator.rshift, "&": operator.and_,
+    "|": operator.or_, "^": operator.xor, "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
+    ">": operator.gt, ">=": operator.ge, "is": operator.is_, "is not": operator.is_not,
+}  # fmt: skip
+UNARY: dict[str, Callable[[Any], Any]] = {
+    "-": operator.neg, "+": operator.pos, "~": operator.invert, "not": operator.not_,
+}  # fmt: skip
+_UNKNOWN = object()
+_GIVEN = object()  # an argument that is there at run time: its value is unknown, but it is not None
+
+
+def simplify(blocks: dict[int, ir.Block]) -> tuple[ir.Block, ...]:
+    """Decide branches on constants, drop what is dead, and put the blocks in an order that defines before it uses."""
+    return tuple(_in_order(_drop_dead(_decide_branches(blocks, _entry(blocks)))))
+
+
+def _entry(blocks: Mapping[int, ir.Block]) -> int:
+    return min(blocks)
+
+
+def _decide_branches(blocks: dict[int, ir.Block], entry: int) -> dict[int, ir.Block]:
+    """Turn branches on constants into jumps, until no more is decided."""
+    while True:
+        known = _constants(blocks)
+        decided = {label: _decided(block, known) for label, block in blocks.items()}
+        if decided == blocks:
+            return blocks
+        blocks = _reachable(decided, entry)
+
+
+def _decided(block: ir.Block, known: Mapping[str, Any]) -> ir.Block:
+    t = block.terminator
+    if isinstance(t, ir.Branch) and known.get(t.condition, _GIVEN) is not _GIVEN:
+        return replace(block, terminator=ir.Jump(t.true if known[t.condition] else t.false, t.place))
+    return block
+
+
+def _constants(blocks: Mapping[int, ir.Block]) -> dict[str, Any]:
+    """Names whose value is known: literals, captured numbers, Const parameters, and what follows from them."""
+    known: dict[str, Any] = {}
+    for block in blocks.values():
+        for statement in block.body:
+            if isinstance(statement, ir.Assign):
+                value = _evaluate(statement.op, known)
+                if value is not _UNKNOWN:
+                    known[statement.target] = value
+    return known
+
+
+def _evaluate(op: ir.Op, known: Mapping[str, Any]) -> Any:
+    try:
+        match op:
+            case ir.Constant(value=value):
+                return value
+            case ir.Argument():
+                return _GIVEN
+            case ir.Copy(source=name):
+                return known.get(name, _UNKNOWN)
+            case ir.Binary(op="is" | "is not" as symbol, left=left, right=right) if _GIVEN in (
+                known.get(left),
+                known.get(right),
+            ):
+                other = known.get(left) if known.get(right) is _GIVEN else known.get(right)
+                return symbol == "is not" if other is None and {left, right} <= known.keys() else _UNKNOWN
+            case ir.Unary(op=symbol, operand=name) if known.get(name, _GIVEN) is not _GIVEN:
+                return UNARY[symbol](known[name])
+            case ir.Binary(op=symbol, left=left, right=right) if _GIVEN not in (
+                known.get(left, _GIVEN),
+                known.get(right, _GIVEN),
+            ):
+                return OPERATORS[symbol](known[left], known[right])
+            case ir.Call(function=function, args=(arg,)) if (
+                known.get(function) is bool and known.get(arg, _GIVEN) is not _GIVEN
+            ):
+                return bool(known[arg])
+    except Exception:  # left to inference, which has the place
+        return _UNKNOWN
+    return _UNKNOWN
+
+
+def _reachable(blocks: Mapping[int, ir.Block], entry: int) -> dict[int, ir.Block]:
+    found: set[int] = set()
+    todo = [entry]
+    while todo:
+        label = todo.pop()
+        if label not in found:
+            found.add(label)
+            todo += blocks[label].targets()
+    edges = {(at, to) for at in found for to in blocks[at].targets()}
+    return {label: _without_edges(blocks[label], edges) for label in sorted(found)}
+
+
+def _without_edges(block: ir.Block, edges: set[tuple[int, int]]) -> ir.Block:
+    body: list[ir.Statement] = []
+    for statement in block.body:
+        if isinstance(statement, ir.Assign) and isinstance(statement.op, ir.Phi):
+            incoming = tuple((at, name) for at, name in statement.op.incoming if (at, block.label) in edges)
+            names = {name for _, name in incoming} - {statement.target}
+            entering = sum(1 for at, to in edges if to == block.label)
+            op: ir.Op = ir.Copy(names.pop()) if len(names) == 1 and len(incoming) == entering else ir.Phi(incoming)
+            statement = replace(statement, op=op)
+        body.append(statement)
+    body.sort(key=lambda s: not (isinstance(s, ir.Assign) and isinstance(s.op, ir.Phi)))  # stable: phis first
+    return replace(block, body=tuple(body))
+
+
+def _drop_dead(blocks: Mapping[int, ir.Block]) -> dict[int, ir.Block]:
+    """Drop what nobody reads: SSA leaves phis of variables that are dead there, and their types need not agree."""
+    definitions = {s.target: s for b in blocks.values() for s in b.body if isinstance(s, ir.Assign)}
+    known = {name for name, value in _constants(blocks).items() if value is not _GIVEN}
+    todo = [name for b in blocks.values() for name in _roots(b, known)]
+    live: set[str] = set()
+    while todo:
+        name = todo.pop()
+        if name not in live and name in definitions:
+            live.add(name)
+            todo += ir.operands(definitions[name].op)
+    return {
+        label: replace(b, body=tuple(s for s in b.body if not isinstance(s, ir.Assign) or s.target in live))
+        for label, b in _reachable(blocks, _entry(blocks)).items()
+    }
+
+
+def _roots(block: ir.Block, known: set[str]) -> Iterable[str]:
+    for statement in block.body:
+        if isinstance(statement, ir.SetItem):
+            yield from (statement.array, statement.index, statement.value)
+        elif statement.target not in known and not isinstance(statement.op, ir.Phi | ir.Copy | ir.Argument):
+            yield statement.target  # typed even where unused: its mistakes are the user's
+    match block.terminator:
+        case ir.Branch(condition=name) | ir.Return(value=name):
+            yield name
+
+
+def _in_order(blocks: Mapping[int, ir.Block]) -> list[ir.Block]:
+    """Reverse postorder: every name is defined before it is used, and an edge backwards is a loop's."""
+    entry, seen, order = _entry(blocks), set[int](), list[ir.Block]()
+    stack = [(entry, iter(blocks[entry].targets()))]
+    seen.add(entry)
+    while stack:
+        label, targets = stack[-1]
+        for target in targets:
+            if target not in seen:
+                seen.add(target)
+                stack.append((target, iter(blocks[target].targets())))
+                break
+        else:
+            order.append(blocks[label])
+            stack.pop()
+    return order[::-1]
