@@ -477,4 +477,4 @@ def test_len_is_the_first_axis_or_the_length_of_a_tuple():
 def test_rounding_functions_index_only_with_a_cast():
     text = message("@kernel\ndef k(x: InOut[f32], v: f32):\n    x[math.floor(v)] = 1\n")
     assert text.splitlines()[0] == "index of axis 0 of `x` is f32; an index is an integer"
-    assert text.splitlines()[-1] == "  help: cast it, for example `i32(...)`"
+    assert text.splitlines()[-1] == "  help: cast it: `kaio.i32(math.floor(v))`"
