@@ -53,7 +53,7 @@ def grid(ndim: Literal[1]) -> int: ...
 def grid(ndim: Literal[2]) -> tuple[int, int]: ...
 @overload
 def grid(ndim: Literal[3]) -> tuple[int, int, int]: ...
-@intrinsic(_grid_typing, emit=_grid_emit)
+@intrinsic(_grid_typing, emit=_grid_emit, example="col, row = kaio.grid(2)")
 def grid(ndim: int) -> Any:
     """This thread's position in the whole grid: a number for 1, `(x, y)` for 2, `(x, y, z)` for 3.
 
@@ -64,7 +64,10 @@ def grid(ndim: int) -> Any:
 def _range_typing(*bounds: Type) -> Resolved:
     numbers = [number(b, "a bound of `range`") for b in bounds]
     if any(n.kind not in ("i", "u") for n in numbers):
-        raise RuleError(f"`range({', '.join(map(show, numbers))})` takes integers", "cast with `i32(...)`")
+        written = ", ".join(str(n.value) if isinstance(n, Weak) and n.value is not None else show(n) for n in numbers)
+        is_literal = any(isinstance(n, Weak) and n.kind == "f" for n in numbers)
+        scale = "count in whole numbers and scale in the loop: `x = start + k * step`"
+        raise RuleError(f"`range({written})` takes integers", scale if is_literal else "cast with `kaio.i32(...)`")
     step = numbers[2] if len(numbers) == 3 else Weak("i", (1,))
     if isinstance(step, Weak) and step.value == 0:
         raise RuleError("`range` with step 0")

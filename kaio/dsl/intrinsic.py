@@ -44,6 +44,7 @@ class Intrinsic:
     suspends: bool = False
     doc: str = ""
     signature: inspect.Signature | None = None
+    example: str = ""
 
     @property
     def __name__(self) -> str:
@@ -84,12 +85,18 @@ def intrinsic(
     host: Rule | None = None,
     suspends: bool = False,
     stands_for: tuple[Any, ...] = (),
+    example: str = "",
 ) -> Callable[[F], F]:
-    """Make a record from a signature and its doc; `stands_for` are functions of Python that mean the same."""
+    """Make a record from a signature and its doc.
+
+    `stands_for` are functions of Python that mean the same; `example` is a call as it is shown to who miscalls it.
+    """
 
     def record(function: F) -> F:
         doc = inspect.getdoc(function) or ""
-        made = Intrinsic(function.__name__, typing, emit, cuda, host, suspends, doc, inspect.signature(function))
+        made = Intrinsic(
+            function.__name__, typing, emit, cuda, host, suspends, doc, inspect.signature(function), example
+        )
         for name, value in (("__doc__", doc), ("__signature__", made.signature), ("__module__", function.__module__)):
             object.__setattr__(made, name, value)
         for python in stands_for:

@@ -67,13 +67,13 @@ def _made(e: Emitter, call: TypedCall, make: Any) -> Any:
     return ArrayValue(make(e, memory_type(array.dtype), math.prod(array.shape), e.assigning))
 
 
-@intrinsic(_array("shared"), emit=_shared)
+@intrinsic(_array("shared"), emit=_shared, example="kaio.shared_mem((16, 16), kaio.f32)")
 def shared_mem(shape: int | tuple[int, ...], dtype: type[T]) -> InOut[T, Any]:
     """An array that the threads of a block share; its shape is known when compiling, its contents are undefined."""
     raise AssertionError
 
 
-@intrinsic(_array("local"), emit=_local)
+@intrinsic(_array("local"), emit=_local, example="kaio.local_mem(4, kaio.f32)")
 def local_mem(shape: int | tuple[int, ...], dtype: type[T]) -> InOut[T, Any]:
     """An array of this thread's own; its shape is known when compiling, its contents are undefined."""
     raise AssertionError

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import builtins
 import inspect
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import rules
-from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved
+from kaio.dsl.intrinsic import STANDARD, Intrinsic, Namespace, Resolved
 from kaio.dsl.rules import RuleError
-from kaio.dsl.values import ArrayType, BufferType, TupleType, Type, Weak, show
-from kaio.dtypes import DTYPES, DType, bool_, f32, i32
+from kaio.dsl.values import ArrayType, BufferType, ObjectType, TupleType, Type, Weak, show
+from kaio.dtypes import DTYPES, DType, bool_, f32, f64, i32, i64, u64
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
@@ -28,8 +29,13 @@ def number(value: Type, what: str) -> DType | Weak:
 
 
 # ---------------------------------------------------------------------- memory
-def check_index(array: Type, index: Type, name: str) -> BufferType | ArrayType:
-    """The array's type, if this index fits it."""
+def check_index(
+    array: Type,
+    index: Type,
+    name: str,
+    cast: Callable[[int], str] = lambda axis: "cast it, for example `kaio.i32(...)`",
+) -> BufferType | ArrayType:
+    """The array's type, if this index fits it. `cast` tells the way out for the float index of an axis."""
     if not isinstance(array, BufferType | ArrayType):
         raise RuleError(f"{show(array)} cannot be indexed", _indexed_help(array))
     items = index.items if isinstance(index, TupleType) else (index,)
@@ -37,10 +43,10 @@ def check_index(array: Type, index: Type, name: str) -> BufferType | ArrayType:
         given = "1 index was" if len(items) == 1 else f"{len(items)} indices were"
         raise RuleError(
             f"`{name}` has {array.ndim} dimension{'s' * (array.ndim != 1)}, and {given} given",
-            _axes_help(array.ndim, name),
+            _axes_help(array.ndim, len(items), name),
         )
     for axis, item in enumerate(items):
-        _check_axis(array, item, axis, name)
+        _check_axis(array, item, axis, name, cast)
     return array
 
 
@@ -48,24 +54,29 @@ def _indexed_help(array: Type) -> str | None:
     return "annotate it as a buffer, for example `In[f32]`" if isinstance(array, DType) else None
 
 
-def _axes_help(ndim: int, name: str) -> str:
-    return f"index `{name}[()]`" if ndim == 0 else f"index every axis, for example `{name}[{', '.join('ijkl'[:ndim])}]`"
+def _axes_help(ndim: int, given: int, name: str) -> str:
+    if ndim == 0:
+        return f"index `{name}[()]`"
+    example = f"for example `{name}[{', '.join('ijkl'[:ndim])}]`"
+    if given < ndim:
+        return f"index every axis, {example}"
+    return f"index it with {'one number' if ndim == 1 else f'{ndim} numbers'}, {example}"
 
 
-def _check_axis(array: BufferType | ArrayType, item: Type, axis: int, name: str) -> None:
+def _check_axis(array: BufferType | ArrayType, item: Type, axis: int, name: str, cast: Callable[[int], str]) -> None:
     if isinstance(item, DType) and item.is_int:
         return
     if isinstance(item, Weak) and item.kind == "i":
         for value in item.values:
             _check_literal(array, int(value), axis, name)
         return
-    what = show(item)
-    way_out = (
-        "cast it, for example `i32(...)`"
-        if isinstance(item, DType | Weak)
-        else "an index is an integer; slices are not taken in a kernel"
-    )
-    raise RuleError(f"index of axis {axis} of `{name}` is {what}; an index is an integer", way_out)
+    if isinstance(item, DType | Weak):
+        way_out = cast(axis)
+    elif isinstance(item, ObjectType) and isinstance(item.value, Namespace):
+        way_out = f"read one of its axes: `{item.value!r}.x`"
+    else:
+        way_out = "an index is an integer; slices are not taken in a kernel"
+    raise RuleError(f"index of axis {axis} of `{name}` is {show(item)}; an index is an integer", way_out)
 
 
 def _check_literal(array: BufferType | ArrayType, value: int, axis: int, name: str) -> None:
@@ -88,8 +99,22 @@ def check_store(array: BufferType | ArrayType, value: Type, name: str, text: str
     try:
         rules.store(value, array.dtype)
     except RuleError as problem:
-        cast = f"cast it, for example `kaio.{array.dtype!r}({text})`"
-        raise RuleError(problem.what, cast if problem.help == rules.CAST_IT else problem.help) from None
+        if problem.help == rules.CAST_IT:
+            way_out = f"cast it, for example `kaio.{array.dtype!r}({text})`"
+        else:
+            way_out = f"{problem.help}{_wider_array(array, value, name)}"
+        raise RuleError(problem.what, way_out) from None
+
+
+def _wider_array(array: BufferType | ArrayType, value: Type, name: str) -> str:
+    """The element type that would hold a literal."""
+    if not isinstance(value, Weak):
+        return ""
+    for wider in (i32, i64, u64) if array.dtype.is_int else (f64,):
+        if all(rules.fits(wider, v) for v in value.values):
+            noun = "a buffer" if isinstance(array, BufferType) else "an array"
+            return f"; for this value make `{name}` {noun} of {wider!r}"
+    return ""
 
 
 # ---------------------------------------------------------------------- casts

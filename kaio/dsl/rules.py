@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from kaio.dsl.values import INDEX64, Scalar, Weak, show
 from kaio.dtypes import DTYPES, DType, bool_, f32, f64, i32, i64
 
@@ -69,11 +71,20 @@ def _overflows(dtype: DType, value: int | float) -> bool:
     return False
 
 
-def check_fits(dtype: DType, weak: Weak) -> None:
-    """Raise RuleError unless each value of the literal may become this type."""
+def check_fits(dtype: DType, weak: Weak, is_target: bool = False) -> None:
+    """Raise RuleError unless each value of the literal may become this type; `is_target`: of a store or a cast."""
     for value in weak.values:
         if not fits(dtype, value):
-            raise RuleError(f"`{value!r}` does not fit {show(dtype)}", _wider(dtype, value))
+            way_out = held(dtype) if is_target else _wider(dtype, value)
+            raise RuleError(f"`{value!r}` does not fit {show(dtype)}", way_out)
+
+
+def held(dtype: DType) -> str:
+    """What a type holds, in words."""
+    if dtype.is_float:
+        largest = float(np.finfo(dtype.numpy).max)
+        return f"the largest {show(dtype)} is {largest:.8g} (infinity is `math.inf`)"
+    return f"{show(dtype)} holds {dtype.range[0]} to {dtype.range[1]}"
 
 
 def _wider(dtype: DType, value: int | float) -> str:
@@ -342,7 +353,7 @@ def store(value: Scalar, dtype: DType) -> None:
             store(alone, dtype)
         if dtype is _BOOL or (value.kind == "f" and not dtype.is_float):
             raise _lossy(value, dtype)
-        return check_fits(dtype, value)
+        return check_fits(dtype, value, is_target=True)
     if value is dtype or (value.is_float and dtype.is_float) or (value.is_int and dtype.is_float):
         return None
     if value is INDEX64 and dtype in (i32, i64):
@@ -371,7 +382,7 @@ def cast(value: Scalar, dtype: DType) -> None:
     if (isinstance(value, Weak) and value.kind == "i" and dtype is not _BOOL) or (
         isinstance(value, Weak) and dtype.is_float
     ):
-        check_fits(dtype, value)
+        check_fits(dtype, value, is_target=True)
 
 
 def merge_branches(types: Sequence[Scalar]) -> Scalar:

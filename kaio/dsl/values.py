@@ -145,7 +145,8 @@ class ObjectType:
 
     def __repr__(self) -> str:
         name = getattr(self.value, "__name__", None)
-        return f"`{name}`" if name else repr(self.value)
+        text = repr(self.value)
+        return f"`{name}`" if name else text if len(text) <= 60 else f"{text[:57]}..."
 
 
 NONE = ObjectType(None)

@@ -15,12 +15,13 @@ import inspect
 import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from kaio.dsl import operators, rules
-from kaio.dsl.compiler import ir
+from kaio.dsl.compiler import advice, ir
 from kaio.dsl.compiler.captures import Capture
 from kaio.dsl.function import Func
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Namespace
@@ -270,7 +271,10 @@ class _Inference:
 
     def binary(self, target: str, op: ir.Binary, left: Type, right: Type) -> Type:
         if not isinstance(left, DType | Weak) or not isinstance(right, DType | Weak):
-            raise RuleError(f"`{show(left)} {op.op} {show(right)}` is not defined", _index_help(left, right))
+            raise RuleError(
+                f"`{show(left)} {op.op} {show(right)}` is not defined",
+                self.operand_help(left, op.left) or self.operand_help(right, op.right),
+            )
         if op.op in ("is", "is not"):
             raise RuleError(f"`{op.op}` compares objects; numbers are compared with `==`", "use `==` or `!=`")
         try:
@@ -297,6 +301,26 @@ class _Inference:
         if isinstance(op, ir.Binary) and not (_is_expression(text) and op.op in text):
             return f"{self.text(op.left)} {op.op} {self.text(op.right)}"  # an update, or written over several lines
         return text if _is_expression(text) else "..."
+
+    def operand_help(self, operand: Type, name: str) -> str | None:
+        """The way out for an operand that is no number."""
+        made = self.calls.get(self.origin(name).target)
+        grid = made.static[0] if made and isinstance(made.callee, Intrinsic) and made.callee.name == "grid" else None
+        return advice.instead_of_operand(operand, self.text(name), grid)
+
+    def index_cast(self, name: str, axis: int) -> str:
+        """How the float that indexes an axis becomes an integer, and where a variable became a float."""
+        whole = self.definitions[name].op
+        name = whole.items[axis] if isinstance(whole, ir.Tuple) else name
+        text, made = self.text(name), self.origin(name)
+        op = made.op
+        if isinstance(op, ir.Binary) and op.op == "/" and all(_is_whole(self.types[n]) for n in (op.left, op.right)):
+            instead = f"write `{self.text(op.left)} // {self.text(op.right)}`"
+        else:
+            instead = f"cast it: `kaio.i32({text})`"
+        if ir.is_temporary(name) or isinstance(op, ir.Argument):
+            return instead
+        return f"`{text}` is a float since line {made.place.line}, `{made.place.text.strip()}`; {instead}"
 
     def unpack(self, value: Type, count: int | None) -> TupleType:
         if not isinstance(value, TupleType):
@@ -344,18 +368,29 @@ class _Inference:
     def get_item(self, op: ir.GetItem, value: Type, index: Type) -> Type:
         if isinstance(value, TupleType):
             if not isinstance(index, Weak) or not isinstance(index.value, int):
-                raise RuleError("a tuple is indexed with an int literal")
+                raise RuleError(
+                    "a tuple is indexed with an int literal",
+                    "numbers to choose from at run time are a buffer, for example `In[f32]`, or a `local_mem` array",
+                )
             if not -len(value.items) <= index.value < len(value.items):
                 raise RuleError(f"index {index.value} is out of range for a tuple of {len(value.items)}")
             return value.items[index.value]
-        return operators.check_index(value, index, ir.user_name(op.value)).dtype
+        return self.element(op.value, op.index, value, index).dtype
+
+    def element(self, array: str, at: str, type_: Type, index: Type) -> BufferType | ArrayType:
+        """The array's type, if it is one and the index fits it."""
+        if isinstance(type_, ObjectType):
+            text, kind = self.text(array), type(type_.value).__name__
+            way_out = advice.instead_of_indexing(type_.value, text)
+            raise RuleError(f"`{text}` is a {kind}, and cannot be indexed", way_out)
+        return operators.check_index(type_, index, ir.user_name(array), partial(self.index_cast, at))
 
     def set_item(self, statement: ir.SetItem) -> None:
         array, index, value = (self.types.get(n) for n in (statement.array, statement.index, statement.value))
         if array is None or index is None or value is None:
             return
         name = ir.user_name(statement.array)
-        target = operators.check_index(array, index, name)
+        target = self.element(statement.array, statement.index, array, index)
         try:
             operators.check_store(target, value, name, self.text(statement.value))
         except RuleError as problem:
@@ -386,7 +421,8 @@ class _Inference:
             callee = callee.function
         if isinstance(callee, types.FunctionType):
             return self.call_function(assign, op, callee)
-        raise RuleError(f"{show(function)} cannot be called in a kernel", _callable_help(callee))
+        way_out = advice.instead_of_call(callee, self.text(op.function))
+        raise RuleError(f"{show(function)} cannot be called in a kernel", way_out)
 
     def call_intrinsic(self, target: str, op: ir.Call, callee: Intrinsic) -> Type:
         assert callee.signature is not None
@@ -394,7 +430,8 @@ class _Inference:
         try:
             bound = callee.signature.bind(*op.args, **dict(op.kwargs))
         except TypeError as problem:
-            raise RuleError(f"`{callee.name}{_bare(callee.signature)}`: {problem}") from None
+            example = f"for example `{callee.example}`" if callee.example else None
+            raise RuleError(f"`{callee.name}{_bare(callee.signature)}`: {problem}", example) from None
         names = [*bound.args, *bound.kwargs.values()]
         resolved = callee.typing(*(self.types[name] for name in names))
         result = self.with_index(resolved.result)
@@ -437,6 +474,10 @@ class _Inference:
         typed = self.type_callee(callee, parameters, assign.place)
         self.calls[assign.target] = ir.TypedCall(typed, tuple(arguments), tuple(parameters.values()), typed.result)
         return typed.result
+
+
+def _is_whole(type_: Type) -> bool:
+    return isinstance(type_, DType | Weak) and type_.kind in ("i", "u")
 
 
 def _is_expression(text: str) -> bool:
@@ -491,19 +532,6 @@ def _is_hashable(value: Any) -> bool:
     except TypeError:
         return False
     return True
-
-
-def _callable_help(callee: Any) -> str:
-    if hasattr(callee, "over"):
-        return "a kernel cannot launch a kernel; share the code in a function that both call"
-    module = getattr(callee, "__module__", "") or ""
-    if module.startswith("numpy") or isinstance(callee, np.ufunc):
-        return "NumPy does not run on a device; use Python's `math` or kaio's own functions"
-    return "call a plain Python function, a `@kaio.func`, a dtype or one of kaio's functions"
-
-
-def _index_help(left: Type, right: Type) -> str | None:
-    return "index the buffer to get a number" if isinstance(left, BufferType) or isinstance(right, BufferType) else None
 
 
 def _annotated(function: types.FunctionType) -> dict[str, DType]:

@@ -10,6 +10,7 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from kaio.dsl.compiler.advice import instead_of_function
 from kaio.dsl.compiler.check.scope import UNKNOWN, Scope
 from kaio.dsl.intrinsic import Namespace
 from kaio.errors import Mistake
@@ -90,7 +91,9 @@ def _meant(scope: Scope, name: str) -> str:
     outer = [*scope.function.__code__.co_freevars, *scope.function.__globals__]
     known = [*scope.parameters, *scope.stores, *outer, *_BUILTINS]
     near = _near(name, known)
-    return f"did you mean `{near}`?" if near else "pass it as a parameter, or set it before the kernel is defined"
+    if near:
+        return f"did you mean `{near}`?"
+    return f"pass it as a parameter (`{name}: Const[int]` is a constant), or set it before the kernel is defined"
 
 
 def _near(name: str, known: Iterable[str]) -> str | None:
@@ -112,10 +115,30 @@ def _attribute(scope: Scope, node: ast.Attribute) -> Iterator[Mistake]:
         if node.attr not in _AXES:
             yield _wrong_attribute(scope, node, f"`{ast.unparse(base)}`", _AXES)
     elif isinstance(value, types.ModuleType) and not _is_loading(value) and not hasattr(value, node.attr):
-        wanted = _FROM_CUDA.get(node.attr)
-        near = wanted if wanted and hasattr(value, wanted) else _near(node.attr, _public(value))
-        help_text = f"did you mean `{ast.unparse(base)}.{near}`?" if near else None
+        help_text = _meant_of_module(value, ast.unparse(base), node.attr)
         yield scope.mistake(f"module `{value.__name__}` has no `{node.attr}`", node, help_text)
+
+
+def _meant_of_module(module: types.ModuleType, written: str, name: str) -> str | None:
+    """The way out for a name that a module does not have."""
+    if module.__name__ in ("kaio", "math", "numpy"):
+        elsewhere = instead_of_function(name)
+        if elsewhere:
+            return f"write `{elsewhere}`" if elsewhere.startswith("kaio.") else f"write Python's `{elsewhere}`"
+    wanted = _FROM_CUDA.get(name)
+    near = wanted if wanted and hasattr(module, wanted) else _near(name, _public(module))
+    if module.__name__ == "numpy":
+        near = None  # NumPy does not run on a device
+    if module.__name__ == "kaio":
+        if name in _INSTEAD:
+            return _INSTEAD[name]
+        if name.startswith("atomic"):
+            return f"of the atomic functions there is {', '.join(_atomics(module, written))} so far"
+    return f"did you mean `{written}.{near}`?" if near else None
+
+
+def _atomics(kaio: types.ModuleType, written: str) -> list[str]:
+    return [f"`{written}.{name}`" for name in _public(kaio) if name.startswith("atomic_")]
 
 
 def _of_another_library(scope: Scope, node: ast.Attribute) -> Mistake:
@@ -138,4 +161,4 @@ def _is_loading(module: types.ModuleType) -> bool:
 
 
 def _public(module: Any) -> list[str]:
-    return [name for name in dir(module) if not name.startswith("_")]
+    return [name for name in getattr(module, "__all__", dir(module)) if not name.startswith("_")]
