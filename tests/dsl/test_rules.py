@@ -367,6 +367,8 @@ def test_the_value_that_does_not_fit_is_named():
     assert refusal(store, literal(1), bool_) == "int literal 1 is stored in bool only with a cast"
     assert refusal(store, literal(0.5), i32) == "float literal 0.5 is stored in i32 only with a cast"
     assert refusal(store, literal(1e39), f32) == "`1e+39` does not fit f32"
+    assert help_of(store, literal(300), u8) == "u8 holds 0 to 255"
+    assert help_of(store, literal(1e39), f32) == "the largest f32 is 3.4028235e+38 (infinity is `math.inf`)"
 
 
 def test_a_variable_set_from_a_literal_is_stored_as_an_i32():

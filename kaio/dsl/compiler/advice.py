@@ -13,7 +13,9 @@ import numpy as np
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Namespace
 from kaio.dsl.values import BufferType, ObjectType, TupleType, Type
 
-__all__ = ["instead_of_call", "instead_of_function", "instead_of_indexing", "instead_of_operand"]
+__all__ = ["NOT_NUMPY", "instead_of_call", "instead_of_function", "instead_of_indexing", "instead_of_operand"]
+
+NOT_NUMPY = "NumPy does not run on a device"
 
 _AXES = ("col", "row", "plane")
 
@@ -42,16 +44,14 @@ def instead_of_call(callee: Any, text: str) -> str:
         return "a kernel cannot launch a kernel; share the code in a function that both call"
     if isinstance(callee, Namespace):
         return f"read one of its axes: `{text}.x`"
-    for inner in ("__wrapped__", "py_func"):  # functools, Numba
-        if isinstance(getattr(callee, inner, None), types.FunctionType):
-            return f"it is wrapped by `{_decorator(callee)}`; call the function inside: `{text}.{inner}(...)`"
     module, name = getattr(callee, "__module__", "") or "", getattr(callee, "__name__", "")
     if module.startswith("numpy") or isinstance(callee, np.ufunc):
         found = instead_of_function(name)
-        instead = f"write `{found}`" if found else "use Python's `math` or kaio's own functions"
-        return f"NumPy does not run on a device; {instead}"
+        return f"{NOT_NUMPY}; write `{found}`" if found else f"{NOT_NUMPY}; use Python's `math` or kaio's own functions"
     if module == "math":
         return "of `math` a kernel has sqrt, exp, log, sin and the like; write others as a function of your own"
+    if isinstance(getattr(callee, "__wrapped__", None), types.FunctionType):  # functools, Numba
+        return f"it is wrapped by `{_decorator(callee)}`; call the function inside: `{text}.__wrapped__(...)`"
     return "call a plain Python function, a `@kaio.func`, a dtype or one of kaio's functions"
 
 

@@ -10,7 +10,7 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kaio.dsl.compiler.advice import instead_of_function
+from kaio.dsl.compiler.advice import NOT_NUMPY, instead_of_function
 from kaio.dsl.compiler.check.scope import UNKNOWN, Scope
 from kaio.dsl.intrinsic import Namespace
 from kaio.errors import Mistake
@@ -128,7 +128,7 @@ def _meant_of_module(module: types.ModuleType, written: str, name: str) -> str |
     wanted = _FROM_CUDA.get(name)
     near = wanted if wanted and hasattr(module, wanted) else _near(name, _public(module))
     if module.__name__ == "numpy":
-        near = None  # NumPy does not run on a device
+        return f"{NOT_NUMPY}; use Python's `math` or kaio's own functions"
     if module.__name__ == "kaio":
         if name in _INSTEAD:
             return _INSTEAD[name]
