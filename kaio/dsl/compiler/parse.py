@@ -91,13 +91,20 @@ def _file_lines(function: types.FunctionType) -> list[str]:
     linecache.checkcache(filename)
     lines = linecache.getlines(filename, function.__globals__)
     if not lines:
-        raise KernelSyntaxError(
-            f"the source of `{function.__name__}` cannot be read: there is no text for `{filename}`",
-            help="kaio compiles from source text: define it in a file or a notebook cell; a program that makes code "
-            'gives the text first: `linecache.cache["<name>"] = (len(text), None, text.splitlines(True), "<name>")`, '
-            'then `exec(compile(text, "<name>", "exec"))`',
-        )
+        raise _no_text(function.__name__, filename)
     return lines
+
+
+def _no_text(name: str, filename: str) -> KernelSyntaxError:
+    if filename in ("<stdin>", "<string>"):  # the prompt, `python -`, `python -c`, `exec`
+        return KernelSyntaxError(
+            f"the source of `{name}` cannot be read: Python keeps no source here (`{filename}`)",
+            help="put the kernel in a file, or use IPython or Jupyter",
+        )
+    return KernelSyntaxError(
+        f"the source of `{name}` cannot be read: there is no text for `{filename}`",
+        help="put the kernel in a file; a program that makes code puts its text into `linecache.cache` before",
+    )
 
 
 def _shown_file(filename: str) -> str:

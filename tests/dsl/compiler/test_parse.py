@@ -235,14 +235,23 @@ def test_without_columns_lambdas_that_cannot_be_told_apart_are_not_guessed() -> 
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-def test_no_text() -> None:
+@pytest.mark.parametrize("filename", ["<stdin>", "<string>"])
+def test_no_text_at_a_prompt(filename: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(linecache.cache, filename, raising=False)
     space: dict[str, Any] = {}
-    exec("def f(x): return x", space)
+    exec(compile("def f(x): return x", filename, "exec"), space)
     assert message(space["f"]) == (
-        "the source of `f` cannot be read: there is no text for `<string>`\n"
-        "  help: kaio compiles from source text: define it in a file or a notebook cell; a program that makes code "
-        'gives the text first: `linecache.cache["<name>"] = (len(text), None, text.splitlines(True), "<name>")`, '
-        'then `exec(compile(text, "<name>", "exec"))`'
+        f"the source of `f` cannot be read: Python keeps no source here (`{filename}`)\n"
+        "  help: put the kernel in a file, or use IPython or Jupyter"
+    )
+
+
+def test_no_text_of_code_that_a_program_made() -> None:
+    space: dict[str, Any] = {}
+    exec(compile("def f(x): return x", "<made up>", "exec"), space)
+    assert message(space["f"]) == (
+        "the source of `f` cannot be read: there is no text for `<made up>`\n"
+        "  help: put the kernel in a file; a program that makes code puts its text into `linecache.cache` before"
     )
 
 
