@@ -36,6 +36,8 @@ class Completion:
     _seen = False
     _timed = False
     _elapsed_ms: float | None = None
+    _loaded: Any = None  # the program that was launched
+    _what: str = "work"  # anything else, in a word
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -64,6 +66,9 @@ class Completion:
     def _result(self) -> Any:
         return None
 
+    def _spelled(self) -> str:
+        return f"the {self._what}" if self._loaded is None else f"kernel `{self._loaded.name}`"
+
     # What a user sees.
 
     @property
@@ -74,7 +79,7 @@ class Completion:
     def wait(self, timeout_s: float | None = None) -> None:
         """Wait until the work is done; raises what went wrong, or CompletionTimeout after `timeout_s` seconds."""
         if not self._finished and not self._block(read_timeout(timeout_s)):
-            raise CompletionTimeout(f"the work is not done after {timeout_s} s; it goes on")
+            raise CompletionTimeout(f"{self._spelled()} is not done after {timeout_s} s; it goes on")
         self._check()
 
     def result(self) -> Any:
@@ -138,8 +143,13 @@ class Completion:
         )
 
     def __repr__(self) -> str:
-        state = "failed" if self._finished and self._error is not None else "done" if self._finished else "pending"
-        return f"<Completion {state}>"
+        with suppress(Exception):  # a look must not fail; who waits will learn why
+            self._poll()
+        state = "pending" if not self._finished else "done" if self._error is None else "failed"
+        return f"<Completion of {self._described()}, {state}>"
+
+    def _described(self) -> str:
+        return f"{self._what if self._loaded is None else self._spelled()} on {self.stream.device}"
 
 
 def _wake(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
@@ -167,6 +177,11 @@ class _Gathered(Completion):
 
     def __init__(self, parts: tuple[Completion, ...]) -> None:
         self.parts = parts
+        self._what = f"{len(parts)} completions"
+        self._finished = not parts
+
+    def _described(self) -> str:
+        return self._what
 
     def _poll(self) -> bool:
         if not self._finished and all(part.is_done for part in self.parts):

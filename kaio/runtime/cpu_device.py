@@ -7,16 +7,18 @@ import ctypes
 import os
 import platform
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kaio.runtime.completion import Completion
+from kaio.runtime.completion import gather
 from kaio.runtime.cpu_stream import CpuStream
 from kaio.runtime.device import Device, MemoryInfo
 from kaio.runtime.failures import Failures
 from kaio.runtime.foreign import Foreign
+from kaio.runtime.leaving import finish
 from kaio.runtime.limits import describe
 from kaio.runtime.memory import Memory
 from kaio.runtime.stream import Stream
@@ -24,6 +26,8 @@ from kaio.runtime.stream import Stream
 __all__ = ["CpuDevice", "CpuLoaded"]
 
 _ALIGNMENT = 64  # a cache line, and the widest vector
+_LEAVE_S = 60.0  # how long work is waited for at exit
+_STOP_S = 0.5  # how long blocks that run may take to end once no more are started
 
 
 class CpuLoaded:
@@ -133,10 +137,12 @@ class CpuDevice(Device):
 
     def _settle(self) -> None:
         """At exit: native code must not run on while Python takes its memory away."""
-        for stream in list(self._streams):
-            tail: Completion = stream._tail()
-            if not tail._block(60.0):
-                return
+        tails = [stream._tail() for stream in list(self._streams)]
+        workers = self._workers
+        if not finish(self, tails, _LEAVE_S, () if workers is None else workers.running) and workers is not None:
+            workers.stop()
+            with suppress(KeyboardInterrupt):
+                gather(*tails)._block(_STOP_S)
 
 
 def _usable_cores() -> int:

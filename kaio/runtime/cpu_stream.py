@@ -127,7 +127,7 @@ class CpuStream(Stream):
         arguments = bytes(arguments)
         device = self.device
         return self.submit(
-            lambda: loaded.kernel.run(grid, block, arguments, device.workers, shared_nbytes), uses, timed
+            lambda: loaded.kernel.run(grid, block, arguments, device.workers, shared_nbytes), uses, timed, loaded
         )
 
     def prepare(
@@ -146,17 +146,19 @@ class CpuStream(Stream):
     def copy(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
         """Copy between contiguous buffers of one size."""
         to, start, nbytes = target.pointer, source.pointer, source.nbytes
-        return self.submit(lambda: ctypes.memmove(to, start, nbytes), ((target, "Out"), (source, "In")))
+        return self.submit(lambda: ctypes.memmove(to, start, nbytes), ((target, "Out"), (source, "In")), what="copy")
 
     def set(self, target: GpuBuffer[Any], pattern: bytes) -> Completion:
         """Repeat the bytes of one element over a contiguous buffer."""
         pointer, size = target.pointer, target.size
-        return self.submit(lambda: _repeat(pointer, pattern, size), ((target, "Out"),))
+        return self.submit(lambda: _repeat(pointer, pattern, size), ((target, "Out"),), what="fill")
 
-    def submit(self, call: Callable[[], object], uses: Uses, timed: bool = False) -> CpuCompletion:
+    def submit(
+        self, call: Callable[[], object], uses: Uses, timed: bool = False, loaded: Any = None, what: str = "work"
+    ) -> CpuCompletion:
         """Queue a call after the earlier work on the buffers that it uses."""
         done = CpuCompletion(self)
-        done._timed = timed
+        done._timed, done._loaded, done._what = timed, loaded, what
         with self.device._lock:
             writers: list[Completion] = []
             readers: list[Completion] = []

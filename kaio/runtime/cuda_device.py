@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from kaio.runtime.cuda_launch import ArgumentBlock, CudaLoaded
 from kaio.runtime.cuda_stream import CudaStream
 from kaio.runtime.device import Device, MemoryInfo
 from kaio.runtime.foreign import Foreign
+from kaio.runtime.leaving import finish
 from kaio.runtime.memory import Memory
 from kaio.runtime.stream import Stream
 
@@ -153,9 +155,9 @@ class CudaDevice(Device):
         self.check_usable()
 
     def _log_unseen(self) -> None:
-        for stream in list(self._streams):
-            if self.fault is None:
-                stream._tail()._block(10.0)  # who never asked has not been told of a fault yet
+        if self.fault is None:  # who never asked has not been told of a fault yet
+            with suppress(KaioError):
+                finish(self, [stream._tail() for stream in list(self._streams)], limit_s=10.0)
         if self.fault is not None and not self.fault_seen:
             self.failures.note(_failed(self._default, self.fault))
         super()._log_unseen()

@@ -107,7 +107,9 @@ class CudaStream(Stream):
         uses: Uses = ((target, "Out"), (source, "In"))
         with self.device._lock:
             arguments = (target.pointer, source.pointer, target.nbytes, self.raw)
-            return self.submit(driver.cuMemcpyDtoDAsync, arguments, uses)
+            work = self.submit(driver.cuMemcpyDtoDAsync, arguments, uses)
+        work._what = "copy"
+        return work
 
     def set(self, target: GpuBuffer[Any], pattern: bytes) -> Completion:
         """Repeat the bytes of one element over a contiguous buffer."""
@@ -117,6 +119,7 @@ class CudaStream(Stream):
         with self.device._lock:
             for function, arguments in _memsets(target.pointer, pattern, target.size):
                 work = self.submit(function, (*arguments, self.raw), uses)
+        work._what = "fill"
         return work
 
     def submit(
@@ -158,6 +161,7 @@ class CudaStream(Stream):
             self._refused(answer[0], function, arguments, loaded)
         self.last = _ref(work)
         if loaded is not None:
+            work._loaded = loaded
             self.recent.append(loaded)
         if timed:
             work._event = device.timing_events.record(self.raw)
@@ -238,6 +242,7 @@ class CudaStream(Stream):
             last = self.last()
             if last is None:
                 last = CudaCompletion(self)
+                last._loaded = self.recent[-1] if self.recent else None  # the best name there is
                 self.last = _ref(last)
             last._mark()
             return last

@@ -329,7 +329,7 @@ class Device:
         self.failures.raise_unseen(stream)
 
     def _log_unseen(self) -> None:
-        self.failures.log(self)
+        self.failures.log()
 
     def _spec(self) -> tuple[str, dict[str, Any]]:
         """The arguments of `Device(…)` that give this device."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kaio.runtime.completion import Completion
-    from kaio.runtime.device import Device
     from kaio.runtime.stream import Stream
 
 __all__ = ["Failures"]
@@ -46,10 +45,10 @@ class Failures:
                     first.add_note(f"Another failure that nobody had seen: {done._error}")
             raise first.with_traceback(None)
 
-    def log(self, device: Device) -> None:
+    def log(self) -> None:
         """At exit: say what nobody asked for."""
         told: list[BaseException | None] = []
         for done in self._take(None):
             if done._error not in told:
                 told.append(done._error)
-                _log.error("work on %s failed and nobody asked: %s", device, done._error)
+                _log.error("%s failed and nobody asked: %s", done._described(), done._error)

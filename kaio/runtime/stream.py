@@ -115,4 +115,4 @@ class Stream:
                 error.add_note(f"Work on the stream failed too: {failure}")
 
     def __repr__(self) -> str:
-        return f"<Stream of {self.device} at {id(self):#x}>"
+        return f"<Stream of {self.device}, priority {self.priority}, at {id(self):#x}>"

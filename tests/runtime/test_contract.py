@@ -418,6 +418,26 @@ def test_device_wait_waits_for_all_streams(device: Any, latch: Any) -> None:
 # Completions.
 
 
+def test_completions_and_streams_say_what_they_are(device: Any, latch: Any) -> None:
+    stream, x = device.stream(priority=-1), device.alloc_zeros(4, i32)
+    assert repr(stream) == f"<Stream of {device}, priority -1, at {id(stream):#x}>"
+    held, filled = latch.hold(stream), stream.set(x, b"\1\0\0\0")
+    copied = stream.copy(device.alloc_zeros(4, i32), x)
+    both, nothing = kaio.gather(filled, copied), kaio.gather()
+    assert [repr(done) for done in (held, filled, copied, both, nothing)] == [
+        f"<Completion of work on {device}, pending>",
+        f"<Completion of fill on {device}, pending>",
+        f"<Completion of copy on {device}, pending>",
+        "<Completion of 2 completions, pending>",
+        "<Completion of 0 completions, done>",
+    ]
+    with pytest.raises(CompletionTimeout, match=r"the copy is not done after 0 s; it goes on"):
+        copied.wait(0)
+    latch.release()
+    both.wait(60)
+    assert repr(filled) == f"<Completion of fill on {device}, done>"
+
+
 def test_wait_with_a_timeout_leaves_the_work_alone(device: Any, latch: Any) -> None:
     done = latch.hold(device.stream())
     with pytest.raises(CompletionTimeout, match=r"the work is not done after 0.01 s; it goes on"):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ import pytest
 import kaio
 from kaio import f32, i32
 from kaio.errors import DeviceNotFoundError, InternalError, KaioError, KernelFault, UnsupportedFeatureError
+from kaio.runtime.leaving import finish
 from kaio.runtime.limits import DESCRIPTIONS
 from kaio.runtime.opening import open_device
 
@@ -300,7 +303,7 @@ def test_a_callback_that_fails_is_logged(cpu: Any, run: Run, caplog: pytest.LogC
     done = run(lambda: None)
     done.wait()
     done.add_done_callback(lambda _: 1 / 0)
-    assert caplog.messages == ["a callback of <Completion done> failed"]
+    assert caplog.messages == ["a callback of <Completion of kernel `fake` on cpu, done> failed"]
 
 
 def test_a_failure_that_nobody_ever_saw_is_logged_at_exit() -> None:
@@ -315,6 +318,79 @@ cpu.current_stream().submit(boom, ())
 """
     found = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120)
     assert (found.returncode, found.stderr) == (0, "work on cpu failed and nobody asked: it went wrong\n")
+
+
+ENDLESS = """
+import kaio
+from kaio import In, i32
+@kaio.kernel
+def spins(stop: In[i32]):
+    while stop[0] == 0:
+        pass
+cpu = kaio.Device("cpu")
+done = spins.over(1).launch(cpu.alloc_zeros(1, i32))
+"""
+
+
+@pytest.fixture
+def endless(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
+    """Start a program with an endless kernel, and these lines after it."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(lines: str) -> subprocess.Popen[str]:
+        file = tmp_path / "endless.py"
+        file.write_text(ENDLESS + lines)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        started.append(
+            subprocess.Popen(
+                [sys.executable, str(file)],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+            )
+        )  # fmt: skip
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
+def test_an_endless_kernel_is_named_at_exit_and_left_with_ctrl_c(endless: Any) -> None:
+    program = endless("")
+    assert program.stderr.readline() == "waiting for kernel `spins` on cpu; press Ctrl-C to leave\n"
+    program.send_signal(signal.SIGINT)
+    _, rest = program.communicate(timeout=60)
+    stopped = "kernel `spins` on cpu failed and nobody asked: the launch was stopped, because the process ends\n"
+    assert (program.returncode, rest.replace(stopped + "  help: wait for it before\n", "")) == (0, "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
+def test_a_program_that_ctrl_c_ended_does_not_wait_for_an_endless_kernel(endless: Any) -> None:
+    program = endless("print('started', flush=True)\ndone.wait()\n")
+    assert program.stdout.readline() == "started\n"
+    program.send_signal(signal.SIGINT)
+    _, errors = program.communicate(timeout=60)
+    assert errors.splitlines()[-1] == "KeyboardInterrupt"
+    assert "waiting for" not in errors
+
+
+def test_work_that_outlasts_the_limit_at_exit_is_left_with_a_word(
+    cpu: Any, latch: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kaio.runtime.leaving._SILENT_S", 0.0)
+    monkeypatch.delattr(sys, "last_value", raising=False)
+    held = latch.hold(cpu.stream())
+    assert not finish(cpu, [held], limit_s=0.01)
+    assert not finish(cpu, [held], limit_s=0.01, running=["kernel `k`"])
+    assert caplog.messages == [
+        "waiting for the work on cpu; press Ctrl-C to leave",
+        "the work on cpu was not done 0.01 s after the program; it is left unfinished",
+        "waiting for kernel `k` on cpu; press Ctrl-C to leave",
+        "kernel `k` on cpu was not done 0.01 s after the program; it is left unfinished",
+    ]
+    latch.release()
+    assert finish(cpu, [held], limit_s=60)
 
 
 # Launches.

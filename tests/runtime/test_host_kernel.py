@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import kaio
-from kaio import In, Out, f32, i32
+from kaio import In, InOut, Out, f32, i32
 from kaio.dsl.compiler import native
 from kaio.runtime.host_kernel import HostKernel, Library, WorkerPool
 from tests.dsl.compiler.host import Compiled, compiled, ramp
@@ -117,6 +117,35 @@ def test_a_kernel_can_be_dropped_and_its_code_is_unloaded() -> None:
     del kernel
     gc.collect()
     assert reference() is None
+
+
+def test_a_stopped_pool_starts_no_more_blocks() -> None:
+    def waits(words: InOut[i32]):
+        kaio.atomic_add(words, 1, 1)
+        while kaio.atomic_add(words, 0, 0) == 0:
+            pass
+
+    kernel, workers, words = compiled(waits), WorkerPool(2), np.zeros(2, np.int32)
+    failed: list[str] = []
+
+    def launch() -> None:
+        try:
+            _launch(kernel, workers, 100, 1, words)
+        except kaio.KaioError as problem:
+            failed.append(str(problem))
+
+    thread = threading.Thread(target=launch)
+    thread.start()
+    while not words[1]:
+        pass
+    assert workers.running == ["kernel `waits`"]
+    workers.stop()
+    words[0] = 1
+    thread.join()
+    launch()
+    assert failed == ["the launch was stopped, because the process ends\n  help: wait for it before"] * 2
+    assert words[1] <= 2 * (100 // 16)
+    assert workers.running == []
 
 
 def test_the_same_program_can_be_loaded_twice() -> None:
