@@ -23,8 +23,8 @@ from kaio.source import Source
 __all__ = [
     "Argument", "Assign", "Attribute", "Binary", "Block", "Branch", "Call", "Constant", "Copy", "Fail", "Function",
     "GetItem", "Item", "Iterate", "Jump", "Op", "Phi", "Return", "SetItem", "Statement", "Step", "StepFlag",
-    "StepValue",
-    "Terminator", "Tuple", "Typed", "TypedCall", "Unary", "Unpack", "is_temporary", "operands", "user_name",
+    "StepValue", "Terminator", "Tuple", "Typed", "TypedCall", "Unary", "Unpack", "is_temporary", "operands",
+    "user_name", "with_operands",
 ]  # fmt: skip
 
 
@@ -389,6 +389,35 @@ def operands(op: Op) -> tuple[str, ...]:
         case Phi(incoming=incoming):
             return tuple(name for _, name in incoming)
     return ()
+
+
+def with_operands(op: Op, names: tuple[str, ...]) -> Op:
+    """The same op reading other names, in the order of `operands`."""
+    match op:
+        case Copy():
+            return Copy(*names)
+        case Unary(op=symbol):
+            return Unary(symbol, names[0])
+        case Binary(op=symbol):
+            return Binary(symbol, names[0], names[1])
+        case Call(args=args, kwargs=kwargs):
+            given = tuple((keyword, name) for (keyword, _), name in zip(kwargs, names[1 + len(args) :], strict=True))
+            return Call(names[0], names[1 : 1 + len(args)], given)
+        case Attribute(name=attribute):
+            return Attribute(names[0], attribute)
+        case GetItem():
+            return GetItem(*names)
+        case Tuple():
+            return Tuple(names)
+        case Unpack(count=count):
+            return Unpack(names[0], count)
+        case Item(position=position):
+            return Item(names[0], position)
+        case Iterate() | Step() | StepValue() | StepFlag():
+            return type(op)(*names)
+        case Phi(incoming=incoming):
+            return Phi(tuple((label, name) for (label, _), name in zip(incoming, names, strict=True)))
+    return op
 
 
 def _print(function: Function, types: dict[str, Type]) -> str:

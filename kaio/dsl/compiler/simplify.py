@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from kaio.dsl.compiler import ir
+from kaio.dsl.compiler.ssa import ssa
 
 __all__ = ["OPERATORS", "UNARY", "simplify"]
 
@@ -28,8 +29,13 @@ _GIVEN = object()  # an argument that is there at run time: its value is unknown
 
 
 def simplify(blocks: dict[int, ir.Block]) -> tuple[ir.Block, ...]:
-    """Decide branches on constants, drop what is dead, and put the blocks in an order that defines before it uses."""
-    return tuple(_in_order(_drop_dead(_decide_branches(blocks, _entry(blocks)))))
+    """SSA with branches on constants decided, the dead dropped, and blocks in an order that defines before it uses."""
+    entry = _entry(blocks)
+    single = {block.label: block for block in ssa(tuple(_in_order(_join_straight(_reachable(blocks, entry), entry))))}
+    decided = _decide_branches(single, entry)
+    if decided is not single:
+        decided = _join_straight(decided, entry)
+    return tuple(_in_order(_drop_dead(decided)))
 
 
 def _entry(blocks: Mapping[int, ir.Block]) -> int:
@@ -44,6 +50,45 @@ def _decide_branches(blocks: dict[int, ir.Block], entry: int) -> dict[int, ir.Bl
         if decided == blocks:
             return blocks
         blocks = _reachable(decided, entry)
+
+
+def _join_straight(blocks: dict[int, ir.Block], entry: int) -> dict[int, ir.Block]:
+    """One block out of those that run straight on.
+
+    The head of a loop is one block then: in long loops Python puts an EXTENDED_ARG of its own in front of it.
+    """
+    preds: dict[int, list[int]] = {}
+    for block in blocks.values():
+        for target in block.targets():
+            preds.setdefault(target, []).append(block.label)
+    joined = dict(blocks)
+    renamed: dict[int, int] = {}
+    for label in list(blocks):
+        while label in joined and isinstance(jump := joined[label].terminator, ir.Jump):
+            following = jump.target
+            if following in (label, entry) or len(preds[following]) != 1:
+                break
+            body = (*joined[label].body, *joined[following].body)
+            joined[label] = ir.Block(label, body, joined.pop(following).terminator)
+            renamed[following] = label
+    return {label: _with_labels(block, renamed) for label, block in joined.items()}
+
+
+def _with_labels(block: ir.Block, renamed: Mapping[int, int]) -> ir.Block:
+    """A block whose phis name the blocks that others were joined into."""
+
+    def final(label: int) -> int:
+        while label in renamed:
+            label = renamed[label]
+        return label
+
+    body = tuple(
+        replace(s, op=ir.Phi(tuple((final(at), name) for at, name in s.op.incoming)))
+        if isinstance(s, ir.Assign) and isinstance(s.op, ir.Phi)
+        else s
+        for s in block.body
+    )
+    return replace(block, body=body)
 
 
 def _decided(block: ir.Block, known: Mapping[str, Any]) -> ir.Block:

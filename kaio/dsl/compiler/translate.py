@@ -1,12 +1,12 @@
-"""Python bytecode to SSA, by the front end of Numba's CUDA target. The only file that imports Numba.
+"""Python bytecode to IR, by the front end of Numba's CUDA target. The only file that imports Numba.
 
-Numba reads the bytecode, builds the control-flow graph and the SSA form; what comes out is kaio's own IR, with places
-in the user's source. `Const` parameters become constants, and branches that they decide are dropped before anything is
-typed.
+Numba reads the bytecode and builds the control-flow graph; what comes out is kaio's own IR, with places in the user's
+source, which `simplify` brings to SSA. `Const` parameters become constants, and branches that they decide are dropped
+before anything is typed.
 
 Used of numba-cuda (pinned by tests/dsl/compiler/test_translate.py): `FunctionIdentity`, `ByteCode`,
-`CUDABytecodeInterpreter` (with `_dispatch` and `loc`), `reconstruct_ssa`, the classes of `numba.cuda.core.ir`, and the
-offset by which it shifts bytecode.
+`CUDABytecodeInterpreter` (with `_dispatch` and `loc`), the classes of `numba.cuda.core.ir`, and the offset by which it
+shifts bytecode.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import Any, TypeVar
 from numba.cuda.compiler import CUDABytecodeInterpreter  # type: ignore[attr-defined]
 from numba.cuda.core import bytecode, errors
 from numba.cuda.core import ir as nir
-from numba.cuda.core.ssa import reconstruct_ssa
 
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.as_written import as_written
@@ -94,7 +93,7 @@ def _interpret(function: types.FunctionType, source: Source) -> Any:
     interpreter = _Interpreter(identity)
     interpreter.source, interpreter.positions = source, list(function.__code__.co_positions())
     try:
-        return reconstruct_ssa(interpreter.interpret(bytecode.ByteCode(identity)))
+        return interpreter.interpret(bytecode.ByteCode(identity))
     except (errors.NumbaError, NotImplementedError) as problem:
         place = getattr(interpreter.loc, "place", None) or source.place(source.node)
         raise KernelSyntaxError(
@@ -220,10 +219,6 @@ class _Reader:
                 return ir.StepFlag(e.value.name)
             case "cast":
                 return ir.Copy(e.value.name)
-            case "phi":
-                incoming = zip(e.incoming_blocks, e.incoming_values, strict=True)
-                found = ((label, var.name) for label, var in incoming if var is not nir.UNDEFINED)
-                return ir.Phi(tuple(sorted(found)))  # Numba's own order differs from run to run
         raise KernelSyntaxError(
             "this part of Python cannot be used in a kernel", place=self.place(assign), help="write it another way"
         )
