@@ -1,4 +1,45 @@
-"""kaio: typed GPU kernels in Python, compiled to PTX and run natively on the CPU."""
+"""kaio: typed GPU kernels in Python, compiled to PTX and run natively on the CPU.
+
+Kernels
+    kernel, Kernel          `@kaio.kernel` makes a function a kernel; launch it: `k.over(y.size).launch(x, y, 2.0)`
+    func, Func              `@kaio.func` marks a function that kernels call and that also runs as Python
+
+Parameters of a kernel
+    In, Out, InOut          a buffer that is read, written, or both: `x: In[f32]`, `image: Out[u8, D2]`
+    D0, D1, D2, D3, D4      how many dimensions it has; one where nothing is said
+    Const                   a compile-time constant: `tile: Const[int]`
+    bool_, i8, i16, i32, i64, u8, u16, u32, u64, f32, f64
+                            element types, which also annotate scalars and cast: `i32(x[i])`
+    DType                   the class of these types: `Const[DType]`
+
+In a kernel (Python's abs, min, max, round, len, range, int, float, bool and `math` are there too)
+    grid                    this thread's place in the grid: `i = grid(1)`, `col, row = grid(2)`
+    thread_idx, block_idx, block_dim, grid_dim
+                            places and sizes, each with .x, .y and .z
+    shared_mem, local_mem   arrays of a block and of a thread
+    bar_sync                waits for all threads of the block
+    atomic_add              adds to an element in one step
+    fma, maximum, minimum, rsqrt
+                            functions of numbers that Python does not have
+
+Running
+    Device, devices         a GPU or the CPU, and all there are: memory, streams, waiting
+    GpuBuffer               memory of a device; `to_host()` copies it into a NumPy array
+    Stream                  work in order; made by `device.stream()`
+    Completion              one piece of work: `await` it, or `wait()`
+    gather, as_completed    several of them
+
+Errors all derive from KaioError and say what is wrong, where, and the way out:
+    KernelSyntaxError, KernelTypeError, CompileError
+                            the kernel's source; its types; what cannot be compiled for the target
+    LaunchError             a wrong argument or geometry; nothing was launched
+    KernelFault             a kernel failed while it ran: a wrong index, an assertion
+    BufferClosedError, StaleBufferError, OutOfMemoryError
+                            memory
+    DeviceNotFoundError, ContextPoisonedError, CompletionTimeout, UnsupportedFeatureError, LibraryError, InternalError
+                            devices, waiting, what is not there, other libraries, kaio itself
+    PrecisionWarning        digits that an f64 has are already lost
+"""
 
 from kaio.dsl.atomic import atomic_add
 from kaio.dsl.function import Func, func
@@ -41,3 +82,10 @@ __all__ = [  # noqa: RUF022 - grouped by meaning
     "InternalError", "KaioError", "KernelFault", "KernelSyntaxError", "KernelTypeError", "LaunchError", "LibraryError",
     "OutOfMemoryError", "PrecisionWarning", "StaleBufferError", "UnsupportedFeatureError",
 ]  # fmt: skip
+
+__version__ = "0.1.0"
+
+
+def __dir__() -> list[str]:
+    # Not the modules, which are loaded on the way.
+    return [*__all__, "__doc__", "__file__", "__name__", "__path__", "__spec__", "__version__"]

@@ -8,10 +8,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kaio import __version__
 from kaio.errors import KaioError
 
 if TYPE_CHECKING:
@@ -22,7 +22,11 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; the result goes to stdout, what is wrong to stderr."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.run is None:
+        parser.print_help(sys.stderr)
+        return 2
     try:
         return int(options.run(options))
     except KaioError as problem:
@@ -32,8 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m kaio", description="Typed GPU kernels in Python.")
-    parser.add_argument("--version", action="version", version=f"kaio {_version()}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    parser.add_argument("--version", action="version", version=f"kaio {__version__}")
+    parser.set_defaults(run=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
     demo = commands.add_parser("demo", help="an image pipeline in kaio kernels, checked against NumPy")
     demo.add_argument("image", nargs="?", type=Path, help="any picture (default: a portrait of Grace Hopper)")
@@ -41,13 +46,6 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--device", help="cpu, cuda:0, ... (default: the first GPU, without one the CPU)")
     demo.set_defaults(run=_demo)
     return parser
-
-
-def _version() -> str:
-    try:
-        return metadata.version("kaio-gpu")
-    except metadata.PackageNotFoundError:  # run from a checkout
-        return "(not installed)"
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -41,6 +41,10 @@ class DType(type):
         """The NumPy scalar of this type."""
         return cls.numpy.type(*args)
 
+    def __dir__(cls) -> list[str]:
+        # Not the methods of the Python number that a type checker takes it for: no value has this class.
+        return ["bits", "is_float", "is_int", "itemsize", "kind", "name", "numpy", "ptx", "range"]
+
     @property
     def name(cls) -> str:
         """The name as it is written in kaio: ``f32``, ``bool`` for `bool_`."""
@@ -125,60 +129,80 @@ else:
     _Integer, _Floating = int, float
 
 
-class i8(_Integer, metaclass=DType, kind="i", bits=8, numpy="int8", ptx="s8"): ...
+class i8(_Integer, metaclass=DType, kind="i", bits=8, numpy="int8", ptx="s8"):
+    """8-bit signed integer, -128 to 127."""
 
 
-class i16(_Integer, metaclass=DType, kind="i", bits=16, numpy="int16", ptx="s16"): ...
+class i16(_Integer, metaclass=DType, kind="i", bits=16, numpy="int16", ptx="s16"):
+    """16-bit signed integer, -32768 to 32767."""
 
 
-class i32(_Integer, metaclass=DType, kind="i", bits=32, numpy="int32", ptx="s32"): ...
+class i32(_Integer, metaclass=DType, kind="i", bits=32, numpy="int32", ptx="s32"):
+    """32-bit signed integer, -2147483648 to 2147483647; an int literal that stands alone."""
 
 
-class i64(_Integer, metaclass=DType, kind="i", bits=64, numpy="int64", ptx="s64"): ...
+class i64(_Integer, metaclass=DType, kind="i", bits=64, numpy="int64", ptx="s64"):
+    """64-bit signed integer."""
 
 
-class u8(_Integer, metaclass=DType, kind="u", bits=8, numpy="uint8", ptx="u8"): ...
+class u8(_Integer, metaclass=DType, kind="u", bits=8, numpy="uint8", ptx="u8"):
+    """8-bit unsigned integer, 0 to 255."""
 
 
-class u16(_Integer, metaclass=DType, kind="u", bits=16, numpy="uint16", ptx="u16"): ...
+class u16(_Integer, metaclass=DType, kind="u", bits=16, numpy="uint16", ptx="u16"):
+    """16-bit unsigned integer, 0 to 65535."""
 
 
-class u32(_Integer, metaclass=DType, kind="u", bits=32, numpy="uint32", ptx="u32"): ...
+class u32(_Integer, metaclass=DType, kind="u", bits=32, numpy="uint32", ptx="u32"):
+    """32-bit unsigned integer, 0 to 4294967295."""
 
 
-class u64(_Integer, metaclass=DType, kind="u", bits=64, numpy="uint64", ptx="u64"): ...
+class u64(_Integer, metaclass=DType, kind="u", bits=64, numpy="uint64", ptx="u64"):
+    """64-bit unsigned integer."""
 
 
-class f32(_Floating, metaclass=DType, kind="f", bits=32, numpy="float32", ptx="f32"): ...
+class f32(_Floating, metaclass=DType, kind="f", bits=32, numpy="float32", ptx="f32"):
+    """Single precision, 24 bits of significand (about 7 digits); a float literal that stands alone."""
 
 
-class f64(_Floating, metaclass=DType, kind="f", bits=64, numpy="float64", ptx="f64"): ...
+class f64(_Floating, metaclass=DType, kind="f", bits=64, numpy="float64", ptx="f64"):
+    """Double precision, 53 bits of significand (about 16 digits)."""
 
 
 if TYPE_CHECKING:
     bool_ = bool
 else:
 
-    class bool_(int, metaclass=DType, kind="b", bits=8, numpy="bool", ptx="pred"): ...
+    class bool_(int, metaclass=DType, kind="b", bits=8, numpy="bool", ptx="pred"):
+        """True or False, one byte in memory."""
 
 
 DTYPES: tuple[DType, ...] = (bool_, i8, i16, i32, i64, u8, u16, u32, u64, f32, f64)  # type: ignore[assignment]
 _BY_NUMPY = {dtype.numpy: dtype for dtype in DTYPES}
+_BY_NAME = {dtype.__name__: dtype for dtype in DTYPES}
 
 
 def dtype_of(what: Any) -> DType:
-    """The kaio dtype of a dtype, a NumPy dtype, or anything `numpy.dtype` takes.
+    """The kaio dtype of a dtype, its name, a NumPy dtype, or anything `numpy.dtype` takes.
 
     >>> import numpy as np
-    >>> dtype_of(np.float32), dtype_of("int64")
-    (f32, i64)
+    >>> dtype_of(np.float32), dtype_of("int64"), dtype_of("f32")
+    (f32, i64, f32)
     """
     if isinstance(what, DType):
         return what
+    named = _BY_NAME.get(what) if isinstance(what, str) else None
     try:
         numpy = np.dtype(what)
-    except TypeError as problem:
-        raise KaioError(f"`{what!r}` is not a dtype", help="use one of kaio's, for example `kaio.f32`") from problem
+    except TypeError:
+        if named is not None:
+            return named
+        raise KaioError(f"`{what!r}` is not a dtype", help="use one of kaio's, for example `kaio.f32`") from None
+    if named is not None and named.numpy != numpy:
+        raise KaioError(
+            f"`{what!r}` is {named.bits} bits in kaio and {numpy.itemsize} bytes in NumPy",
+            help=f"write `kaio.{named!r}`, or NumPy's name: `{numpy.name!r}`",
+        )
     found = _BY_NUMPY.get(numpy.newbyteorder("=")) if numpy.isnative else None
     if found is None:
         names = ", ".join(map(repr, DTYPES))

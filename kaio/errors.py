@@ -110,6 +110,15 @@ class KaioError(Exception):
         return _rebuild, (type(self), self.mistakes, self.facts)
 
 
+def is_message(excinfo: Any) -> bool:
+    """Whether pytest shows an error without the frames that set `__tracebackhide__` to this: it is for the user.
+
+    IPython hides frames that set it to anything. What is wrong in kaio itself keeps its frames.
+    """
+    problem = getattr(excinfo, "value", None)
+    return isinstance(problem, KaioError) and not isinstance(problem, InternalError)
+
+
 def _rebuild(cls: type[KaioError], mistakes: tuple[Mistake, ...], facts: dict[str, Any]) -> KaioError:
     return cls(mistakes, **facts)
 

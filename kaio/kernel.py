@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from kaio.dsl.compiler.options import CompileOptions
 from kaio.dsl.function import by_import_name
-from kaio.dsl.types import MISSING, BufferAnnotation, ConstAnnotation, Signature
+from kaio.dsl.types import MISSING, ConstAnnotation, Signature
 from kaio.dtypes import DType, dtype_of
-from kaio.errors import KaioError, LaunchError, UnsupportedFeatureError
+from kaio.errors import KaioError, LaunchError, UnsupportedFeatureError, is_message
 from kaio.launch import BoundLaunch, Launcher
 from kaio.launch.arguments import Parameters
 from kaio.launch.scalars import constant
@@ -26,11 +27,17 @@ __all__ = ["Kernel", "kernel"]
 # Launchers of one-dimensional `over`, kept so that a loop over the same size finds its geometry resolved.
 _KEPT_LAUNCHERS = 64
 
+# What `dir` leaves out: parts that other modules of kaio use, and what is not there yet.
+_HIDDEN = {"compile_options", "parameters", "shared", "variants"}
+
+_OPTIONS = ("contract", "fastmath", "max_registers", "launch_bounds")
+
 
 class Kernel:
     """A kernel: an immutable value that is compiled on first use, once for each specialisation and target.
 
-    Made by `@kaio.kernel`. Say over what it runs, then launch it: `saxpy.over(y.size).launch(x, y, 2.0)`.
+    Made by `@kaio.kernel`. Say over what it runs, then launch it: `saxpy.over(y.size).launch(x, y, 2.0)`. The first
+    launch compiles, which takes about a second in a new process; `saxpy.compile(device)` does so ahead of time.
     It pickles by its import name.
     """
 
@@ -46,11 +53,13 @@ class Kernel:
     def __init__(self, function: Callable[..., Any], options: CompileOptions) -> None:
         from kaio.dsl.compiler import pipeline  # with the first kernel, so that `import kaio` is quick
 
+        __tracebackhide__ = is_message
         front = pipeline.read(function)
         parameters = Parameters(front.signature)
-        own = {name: getattr(function, name) for name in ("__name__", "__qualname__", "__module__", "__doc__")}
+        own = {name: getattr(function, name) for name in ("__name__", "__qualname__", "__module__")}
         self.__dict__.update(
             own,
+            __doc__=function.__doc__ or f"{front.signature}: launch it with `{_launch_line(parameters)}`.",
             __wrapped__=function,
             parameters=parameters,
             compile_options=options,
@@ -77,7 +86,13 @@ class Kernel:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        return inspect.signature(self.__wrapped__)
+        found = inspect.signature(self.__wrapped__)
+        read = {param.name: param.annotation for param in self.signature.params}
+        parameters = [param.replace(annotation=read[name]) for name, param in found.parameters.items()]
+        return found.replace(parameters=parameters, return_annotation=inspect.Signature.empty)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in object.__dir__(self) if name not in _HIDDEN]
 
     @property
     def launch_bounds(self) -> int | None:
@@ -92,20 +107,11 @@ class Kernel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise LaunchError: a kernel is launched, not called."""
-        names = ", ".join(param.name for param in self.signature.params)
+        __tracebackhide__ = is_message
         raise LaunchError(
             f"kernel `{self.name}` is launched, not called",
-            help=f"say over what it runs: `{self.name}.over({self._extent()}).launch({names})`",
+            help=f"say over what it runs: `{_launch_line(self.parameters)}`",
         )
-
-    def _extent(self) -> str:
-        """What a launch of this kernel usually runs over, as a user writes it: the first buffer that it writes."""
-        buffers = [param for param in self.signature.params if isinstance(param.annotation, BufferAnnotation)]
-        buffers.sort(key=lambda param: cast(BufferAnnotation, param.annotation).access == "In")
-        if not buffers:
-            return "shape"
-        ndim = cast(BufferAnnotation, buffers[0].annotation).ndim
-        return f"{buffers[0].name}.{'size' if ndim == 1 else 'shape'}"
 
     # Launching: the first word of a launch. Each gives a Launcher.
 
@@ -168,28 +174,34 @@ class Kernel:
         Constants are given by name, the dtypes of a generic kernel by the name of the TypeVar or of a parameter
         that has it. Without a target: that of the first GPU, or sm_90 where there is none.
         """
-        return self._inspect(target, index_bits, consts_and_types, link=True).program
+        __tracebackhide__ = is_message
+        return self._inspect("compile", target, index_bits, consts_and_types, link=True).program
 
     def stages(
         self, target: str | Device | None = None, *, index_bits: IndexBits = 32, **consts_and_types: Any
     ) -> Mapping[str, object]:
         """Every stage of the compiler by name, in order, each a value that prints readably; as `compile` else."""
-        return dict(self._inspect(target, index_bits, consts_and_types).stages)
+        __tracebackhide__ = is_message
+        return dict(self._inspect("stages", target, index_bits, consts_and_types).stages)
 
     def ptx(self, target: str | Device | None = None, *, index_bits: IndexBits = 32, **consts_and_types: Any) -> str:
-        """The PTX text; as `compile` else."""
+        """The PTX text, to `print`; as `compile` else."""
+        __tracebackhide__ = is_message
         return self._stage("ptx", target, index_bits, consts_and_types)
 
     def llvm(self, target: str | Device | None = None, *, index_bits: IndexBits = 32, **consts_and_types: Any) -> str:
         """The LLVM IR that kaio hands to libNVVM, or for the CPU to LLVM; as `compile` else."""
+        __tracebackhide__ = is_message
         return self._stage("llvm", target, index_bits, consts_and_types)
 
     def types(self, target: str | Device | None = None, *, index_bits: IndexBits = 32, **consts_and_types: Any) -> str:
         """The source's values with the type that each was found to have; as `compile` else."""
+        __tracebackhide__ = is_message
         return self._stage("types", target, index_bits, consts_and_types)
 
     def _stage(self, stage: str, target: Any, index_bits: IndexBits, consts_and_types: dict[str, Any]) -> str:
-        found = self._inspect(target, index_bits, consts_and_types).stages
+        __tracebackhide__ = is_message
+        found = self._inspect(stage, target, index_bits, consts_and_types).stages
         if stage not in found:
             raise UnsupportedFeatureError(
                 f"a kernel compiled for {target} has no {stage}", help=f'name a GPU: `{self.name}.{stage}("sm_90")`'
@@ -197,15 +209,30 @@ class Kernel:
         return str(found[stage])
 
     def _inspect(
-        self, target: Any, index_bits: IndexBits, consts_and_types: dict[str, Any], link: bool = False
+        self, method: str, target: Any, index_bits: IndexBits, consts_and_types: dict[str, Any], link: bool = False
     ) -> Compiled:
-        consts, dtypes = _split(self.parameters, consts_and_types)
+        __tracebackhide__ = is_message
+        consts, dtypes = _split(self.parameters, consts_and_types, f"{self.name}.{method}({_before(target)}")
         target, check = compiler_target(target)
         return self.variants.build(target, check, consts, dtypes, index_bits, link).compiled
 
 
-def _split(parameters: Parameters, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, DType]]:
-    """Constants and generic dtypes by name, from the keywords of `ptx` and its kin."""
+def _launch_line(parameters: Parameters) -> str:
+    """A launch as a user writes it: `saxpy.over(y.size).launch(x, y, a)`."""
+    names = ", ".join(param.name for param in parameters.params)
+    return f"{parameters.kernel}.over({parameters.extent}).launch({names})"
+
+
+def _before(target: Any) -> str:
+    """A call's first argument, as it stands before others: `"sm_90", `."""
+    if target is None:
+        return ""
+    return f'"{target}", ' if isinstance(target, str) else "device, "
+
+
+def _split(parameters: Parameters, given: dict[str, Any], call: str) -> tuple[dict[str, Any], dict[str, DType]]:
+    """Constants and generic dtypes by name, from the keywords of `ptx` and its kin; `call` is how it was called."""
+    __tracebackhide__ = is_message
     kernel, left = parameters.kernel, dict(given)
     consts: dict[str, Any] = {}
     for param in parameters.params:
@@ -214,7 +241,7 @@ def _split(parameters: Parameters, given: dict[str, Any]) -> tuple[dict[str, Any
             if value is MISSING:
                 raise LaunchError(
                     f"kernel `{kernel}` is compiled for a value of its constant `{param.name}`",
-                    help=f"name it, as in `{kernel}.ptx({param.name}=…)`",
+                    help=f"name it, as in `{call}{param.name}=…)`",
                 )
             consts[param.name] = constant(kernel, param.name, param.annotation.of, value)
     dtypes: dict[str, DType] = {}
@@ -224,7 +251,7 @@ def _split(parameters: Parameters, given: dict[str, Any]) -> tuple[dict[str, Any
         if not found:
             raise LaunchError(
                 f"kernel `{kernel}` is compiled for a dtype of its `{generic.__name__}`",
-                help=f"name it, as in `{kernel}.ptx({generic.__name__}=kaio.f32)`",
+                help=f"name it, as in `{call}{generic.__name__}=kaio.f32)`",
             )
         dtypes[generic.__name__] = dtype = dtype_of(found[0])
         if generic.__constraints__ and dtype not in generic.__constraints__:
@@ -256,15 +283,20 @@ def kernel(
     fastmath: bool = False,
     max_registers: int | None = None,
     launch_bounds: int | None = None,
+    **unknown: Any,
 ) -> Any:
     """Make a kernel of a function whose parameters are annotated with `In`, `Out`, `InOut`, dtypes and `Const`.
 
-    The source is checked here: KernelSyntaxError lists all mistakes, with their places. The kernel is compiled on
-    first use, or by `compile`.
+    Mistakes of the source are raised here: KernelSyntaxError lists all of them, with their places. Those of types
+    (KernelTypeError) are raised where the kernel is first compiled: by its first launch, or by `compile`.
 
-    `contract=False` fuses no multiplication with an addition. `fastmath=True` allows approximate division and
-    functions and flushes subnormals. `max_registers` limits the registers of a thread (16 to 255), `launch_bounds`
-    the threads of a block (1 to 1024), which lets the compiler use more registers.
+    Compiling takes about a second in a new process, and milliseconds after that: `kernel.compile(device)` does it
+    ahead of the first launch.
+
+    A product and the sum that takes it are fused into one rounding, as in CUDA C, so that last bits may differ from
+    NumPy's; `contract=False` fuses nothing. `fastmath=True` allows approximate division and functions and flushes
+    subnormals. `max_registers` limits the registers of a thread (16 to 255), `launch_bounds` the threads of a block
+    (1 to 1024), which lets the compiler use more registers.
 
     >>> import numpy as np, kaio
     >>> @kaio.kernel
@@ -277,17 +309,26 @@ def kernel(
     >>> x.to_host()
     array([2., 5.], dtype=float32)
     """
+    __tracebackhide__ = is_message
+    for name in unknown:
+        near = difflib.get_close_matches(name, _OPTIONS, 1)
+        options = ", ".join(f"{option}=" for option in _OPTIONS)
+        raise KaioError(
+            f"`@kaio.kernel` has no option `{name}`",
+            help=f"did you mean `{near[0]}`?" if near else f"it takes {options}",
+        )
     _check_option("max_registers", max_registers, 16, 255)
     _check_option("launch_bounds", launch_bounds, 1, 1024)
-    options = CompileOptions(bool(contract), bool(fastmath), max_registers, launch_bounds)
+    compile_options = CompileOptions(bool(contract), bool(fastmath), max_registers, launch_bounds)
 
     def decorate(function: Callable[..., Any]) -> Kernel:
+        __tracebackhide__ = is_message
         if not inspect.isfunction(function):
             raise KaioError(
                 f"`@kaio.kernel` takes a Python function (got {function!r})",
                 help="write it above `def`: `@kaio.kernel`, or with options `@kaio.kernel(fastmath=True)`",
             )
-        return Kernel(function, options)
+        return Kernel(function, compile_options)
 
     return decorate if function is None else decorate(function)
 

@@ -12,7 +12,7 @@ import numpy as np
 from kaio.dsl.compiler.captures import Capture
 from kaio.dsl.compiler.options import CompileOptions
 from kaio.dtypes import DType
-from kaio.errors import CompileError, DeviceNotFoundError, UnsupportedFeatureError
+from kaio.errors import CompileError, DeviceNotFoundError, UnsupportedFeatureError, is_message
 from kaio.launch.arguments import Parameters
 from kaio.launch.call import Call
 from kaio.runtime import Device
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kaio.dsl.compiler.pipeline import Compiled, Front
 
 __all__ = ["Built", "IndexBits", "Variant", "Variants", "compiler_target", "same_value"]
+
+__tracebackhide__ = is_message
 
 IndexBits = Literal[32, 64]
 
@@ -44,6 +46,7 @@ class Variants:
 
     def make(self, device: Device, check: str, call: Call, wide: bool) -> Variant:
         """Compile and load a variant; threads that ask for it at the same time wait for the first."""
+        __tracebackhide__ = is_message
         target, compiled_check = compiler_target(device, check)
         consts, dtypes = self._parameters.consts(call), self._parameters.generic_dtypes(call)
         built = self.build(target, compiled_check, consts, dtypes, 64 if wide else 32)
@@ -63,6 +66,7 @@ class Variants:
 
         Without `link` a CUDA program has its PTX and no cubin: that is all there is to look at.
         """
+        __tracebackhide__ = is_message
         from kaio.dsl.compiler import pipeline  # loaded since the first kernel was decorated
 
         # A float is told apart by its bits, so that -0.0 is not 0.0 and NaN is itself.

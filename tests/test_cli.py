@@ -74,7 +74,22 @@ def test_demo_on_an_unknown_device_fails_cleanly(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err.startswith("kaio: ")
 
 
-@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["demo", "a", "b"], ["demo", "--nonsense"]])
+def test_no_command_shows_the_help_and_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("usage: python -m kaio")
+    assert "demo" in shown.err
+    assert "an image pipeline in kaio kernels" in shown.err
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert (caught.value.code, capsys.readouterr().out) == (0, f"kaio {kaio.__version__}\n")
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["demo", "a", "b"], ["demo", "--nonsense"]])
 def test_a_wrong_command_line_is_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)

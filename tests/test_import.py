@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -45,6 +46,21 @@ def test_everything_in_all_is_there() -> None:
     import kaio
 
     assert [name for name in kaio.__all__ if not hasattr(kaio, name)] == []
+
+
+def test_the_package_lists_what_is_for_users() -> None:
+    import kaio
+
+    assert {name for name in dir(kaio) if not name.startswith("_")} == set(kaio.__all__)
+
+
+def test_every_public_name_is_in_the_docstring_of_the_package() -> None:
+    import kaio
+
+    assert kaio.__doc__ is not None
+    words = set(re.findall(r"\w+", kaio.__doc__))
+    assert [name for name in kaio.__all__ if name not in words] == []
+    assert max(map(len, kaio.__doc__.splitlines())) <= 120
 
 
 def test_importing_kaio_needs_no_wheel_of_a_platform() -> None:

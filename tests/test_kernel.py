@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import pydoc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -91,8 +92,23 @@ def test_it_keeps_what_describes_the_function() -> None:
     assert saxpy.__doc__ == "a * x + y, into y."
     assert saxpy.__module__ == __name__
     assert inspect.unwrap(saxpy) is saxpy.__wrapped__
-    assert list(inspect.signature(saxpy).parameters) == ["x", "y", "a"]
+    assert str(inspect.signature(saxpy)) == "(x: In[f32], y: InOut[f32], a: f32)"
+    assert str(inspect.signature(power)) == "(x: InOut[T], exponent: Const[int] = 2)"
     assert repr(saxpy) == "<kaio.kernel saxpy(x: In[f32], y: InOut[f32], a: f32)>"
+
+
+def test_without_a_docstring_it_says_how_it_is_launched() -> None:
+    assert transpose.__doc__ == (
+        "transpose(a: In[f32, D2], b: Out[f32, D2]): launch it with `transpose.over(b.shape).launch(a, b)`."
+    )
+    assert transpose.__doc__ in pydoc.render_doc(transpose, renderer=pydoc.plaintext)
+
+
+def test_what_is_for_users_is_listed() -> None:
+    named = {name for name in dir(saxpy) if not name.startswith("_")}
+    launching = {"over", "grid", "block", "on", "options", "launch", "bind"}
+    looking = {"compile", "stages", "ptx", "llvm", "types", "name", "signature", "launch_bounds"}
+    assert named == launching | looking
 
 
 def test_it_does_not_change() -> None:
@@ -148,6 +164,41 @@ def test_an_option_out_of_range_is_refused(name, value, low, high) -> None:
     assert refusal(kaio.kernel, error=KaioError, **{name: value}) == (
         f"`{name}` of a kernel is a whole number from {low} to {high} (got {value!r})"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "help"),
+    [
+        ("fast_math", "did you mean `fastmath`?"),
+        ("grid", "it takes contract=, fastmath=, max_registers=, launch_bounds="),
+    ],
+)
+def test_an_unknown_option_is_refused(name, help) -> None:
+    message = f"`@kaio.kernel` has no option `{name}`\n  help: {help}"
+    assert refusal(kaio.kernel, error=KaioError, **{name: True}) == message
+
+
+def test_frames_of_kaio_are_hidden_in_tracebacks() -> None:
+    with pytest.raises(LaunchError) as caught:
+        saxpy.over(1).launch(1, 2, 3.0)
+    hidden = [entry.ishidden(caught) for entry in caught.traceback]
+    assert hidden == [False, *[True] * (len(hidden) - 1)]
+    assert len(hidden) > 2
+
+
+def test_frames_of_a_mistake_in_a_kernel_are_hidden_in_tracebacks() -> None:
+    @kaio.kernel
+    def wrong(x: InOut[f32]):
+        x[0] = x
+
+    def unknown(x: InOut[f32]):
+        x[0] = nothing  # noqa: F821
+
+    for call in (wrong.types, wrong.compile, lambda: kaio.kernel(unknown)):
+        with pytest.raises(KaioError) as caught:
+            call()
+        shown = [entry for entry in caught.traceback if not entry.ishidden(caught)]
+        assert {str(entry.path) for entry in shown} == {__file__}
 
 
 def test_the_mistakes_of_its_parameters_are_raised_where_it_is_decorated() -> None:
@@ -227,10 +278,11 @@ def test_over_tells_whole_numbers_from_their_likes() -> None:
 
 def test_a_launch_or_a_bind_without_geometry_is_refused(cpu) -> None:
     x = cpu.alloc_zeros(4, f32)
-    for call in (shift.launch, shift.bind, shift.block(64).launch, shift.on(cpu).launch, shift.options().launch):
+    for call in (shift.launch, shift.bind, shift.on(cpu).launch, shift.options().launch):
         assert refusal(call, x) == (
-            "kernel `shift` is launched without saying over what\n  help: for example `shift.over(y.size)`"
+            "kernel `shift` is launched without saying over what\n  help: for example `shift.over(x.size)`"
         )
+    assert refusal(shift.block(64).launch, x).endswith("for example `shift.over(x.size).block(64)`")
 
 
 # --- compiling once ---------------------------------------------------------------------------------------------------
@@ -403,8 +455,10 @@ def test_constants_and_dtypes_are_given_by_name() -> None:
     assert ".f64" in power.ptx("sm_90", T=f64)
     assert ".f64" not in power.ptx("sm_90", x=f32, exponent=3)
     assert refusal(power.ptx, "sm_90") == (
-        "kernel `power` is compiled for a dtype of its `T`\n  help: name it, as in `power.ptx(T=kaio.f32)`"
+        'kernel `power` is compiled for a dtype of its `T`\n  help: name it, as in `power.ptx("sm_90", T=kaio.f32)`'
     )
+    assert "as in `power.types(T=kaio.f32)`" in refusal(power.types)
+    assert "as in `power.compile(device, T=kaio.f32)`" in refusal(power.compile, kaio.Device("cpu"))
     assert refusal(power.ptx, "sm_90", T=f32, n=3) == (
         "kernel `power` has no constant or dtype `n`\n"
         "  help: its parameters are `power(x: InOut[T], exponent: Const[int] = 2)`"
@@ -422,7 +476,8 @@ def test_a_constant_without_a_value_is_asked_for() -> None:
         pass
 
     assert refusal(tiled.ptx, "sm_90", of=f32) == (
-        "kernel `tiled` is compiled for a value of its constant `tile`\n  help: name it, as in `tiled.ptx(tile=…)`"
+        "kernel `tiled` is compiled for a value of its constant `tile`\n"
+        '  help: name it, as in `tiled.ptx("sm_90", tile=…)`'
     )
 
 

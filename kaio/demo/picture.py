@@ -52,7 +52,10 @@ def _pillow() -> Any:
     try:
         from PIL import Image
     except ModuleNotFoundError as problem:
-        raise PictureError("reading pictures needs Pillow", help="pip install 'kaio-gpu[demo]'") from problem
+        raise PictureError(
+            "reading pictures needs Pillow",
+            help="`pip install pillow`, or kaio with its extra: `pip install '.[demo]'` in a clone",
+        ) from problem
     return Image
 
 

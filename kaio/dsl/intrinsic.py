@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kaio.dsl.values import Type
-from kaio.errors import KaioError
+from kaio.errors import KaioError, is_message
 
 __all__ = ["STANDARD", "Intrinsic", "Namespace", "Resolved", "intrinsic", "primitive"]
+
+__tracebackhide__ = is_message
 
 Rule = Callable[..., Any]
 

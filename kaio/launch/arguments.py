@@ -13,12 +13,14 @@ from typing import Any, TypeVar
 
 from kaio.dsl.types import MISSING, BufferAnnotation, ConstAnnotation, Param, ScalarAnnotation, Signature
 from kaio.dtypes import DType, dtype_of
-from kaio.errors import KaioError, LaunchError
+from kaio.errors import KaioError, LaunchError, is_message
 from kaio.launch.buffers import buffer_check
 from kaio.launch.call import Call
 from kaio.launch.scalars import constant, convert, describe, largest_float
 
 __all__ = ["Parameters"]
+
+__tracebackhide__ = is_message
 
 Check = Callable[[Any, Call], None]
 
@@ -42,6 +44,7 @@ class Parameters:
 
         Scalars are left as given: `struct` checks their range while it packs, and `scalars` says what was wrong.
         """
+        __tracebackhide__ = is_message
         values: Any = args
         if kwargs or len(args) != self._count:
             values = self.bind(args, kwargs)
@@ -89,6 +92,17 @@ class Parameters:
             raise self._miscall(f"has no parameter `{name}`", f"did you mean `{near[0]}`?" if near else None)
         if kinds[name] == "positional":
             raise self._miscall(f"takes `{name}` by position, not by name")
+
+    @property
+    def extent(self) -> str:
+        """What a launch usually runs over, as a user writes it: of the first buffer that the kernel writes."""
+        buffers = [param for param in self.params if isinstance(param.annotation, BufferAnnotation)]
+        buffers.sort(key=lambda param: not _is_written(param))
+        if not buffers:
+            return "shape"
+        annotation = buffers[0].annotation
+        is_flat = isinstance(annotation, BufferAnnotation) and annotation.ndim == 1
+        return f"{buffers[0].name}.{'size' if is_flat else 'shape'}"
 
     def _miscall(self, what: str, help: str | None = None) -> LaunchError:
         return LaunchError(f"kernel `{self.kernel}` {what}", help=help or f"its parameters are `{self.signature}`")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kaio.errors import LaunchError
+from kaio.errors import LaunchError, is_message
 from kaio.launch.launcher import Launcher
 from kaio.runtime import Completion
 
 __all__ = ["BoundLaunch"]
+
+__tracebackhide__ = is_message
 
 
 class BoundLaunch:

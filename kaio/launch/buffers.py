@@ -9,7 +9,7 @@ import numpy as np
 
 from kaio.dsl.types import Param
 from kaio.dtypes import DType
-from kaio.errors import KaioError, LaunchError
+from kaio.errors import KaioError, LaunchError, is_message
 from kaio.interop import adopt
 from kaio.launch.call import Call
 from kaio.launch.scalars import describe
@@ -17,6 +17,8 @@ from kaio.program import Access
 from kaio.runtime import GpuBuffer
 
 __all__ = ["buffer_check"]
+
+__tracebackhide__ = is_message
 
 # The most elements that an i32 counts.
 _I32_MAX = 2**31 - 1
@@ -32,6 +34,7 @@ def buffer_check(
     name = param.name
 
     def check_buffer(value: Any, call: Call) -> None:
+        __tracebackhide__ = is_message
         if type(value) is not GpuBuffer:
             value = _foreign(kernel, name, dtype, access, value)
         if value.dtype is not dtype or value.ndim != ndim or not value.is_contiguous:

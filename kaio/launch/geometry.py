@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from kaio.errors import LaunchError
+from kaio.errors import LaunchError, is_message
 from kaio.runtime.limits import Limits
 
 __all__ = [
     "Dims", "check_limits", "check_rank", "check_registers", "cover", "default_block", "read_dims", "read_shape",
     "three",
 ]  # fmt: skip
+
+__tracebackhide__ = is_message
 
 Dims = tuple[int, int, int]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
-from kaio.errors import LaunchError, UnsupportedFeatureError
+from kaio.errors import LaunchError, UnsupportedFeatureError, is_message
 from kaio.launch.arguments import Parameters
 from kaio.launch.call import Call
 from kaio.launch.geometry import (
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from kaio.launch.bound import BoundLaunch
 
 __all__ = ["Launchable", "Launcher", "Ready", "Variant"]
+
+__tracebackhide__ = is_message
 
 _NOT_YET = ("schedule", "cooperative", "cluster", "fuel")
 
@@ -175,6 +177,7 @@ class Launcher:
         Arguments bind as in a Python call, constants and dtypes like the others. Whatever does not fit raises
         LaunchError (or the buffer's own class) naming the argument, before anything is launched.
         """
+        __tracebackhide__ = is_message
         stream, variant, geometry, arguments, uses = self.ready(args, kwargs)
         return stream.launch(variant.loaded, geometry.grid, geometry.block, arguments, uses, timed=self.timed)
 
@@ -184,10 +187,12 @@ class Launcher:
         """Check and pack once, to launch again and again: `bound.launch()`."""
         from kaio.launch.bound import BoundLaunch
 
+        __tracebackhide__ = is_message
         return BoundLaunch(self, self.kernel.parameters.bind(args, kwargs))
 
     def ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ready:
         """Do everything that comes before the launch itself."""
+        __tracebackhide__ = is_message
         kernel = self.kernel
         call = kernel.parameters.check(args, kwargs)
         device = call.device
@@ -233,8 +238,10 @@ class Launcher:
         name, limits, bounds = self.kernel.name, device.limits, self.kernel.launch_bounds
         dims = self._shape if self._shape is not None else self._grid
         if dims is None:
+            rest = f".block({', '.join(map(str, self._block))})" if self._block else ""
             raise LaunchError(
-                f"kernel `{name}` is launched without saying over what", help=f"for example `{name}.over(y.size)`"
+                f"kernel `{name}` is launched without saying over what",
+                help=f"for example `{name}.over({self.kernel.parameters.extent}){rest}`",
             )
         block = three(self._block or default_block(len(dims), limits, bounds))
         grid = cover(self._shape, block) if self._shape is not None else three(dims)

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from kaio.dtypes import DType, dtype_of
-from kaio.errors import KaioError, LaunchError
+from kaio.errors import KaioError, LaunchError, is_message
 
 __all__ = ["constant", "convert", "describe", "largest_float"]
+
+__tracebackhide__ = is_message
 
 
 def convert(kernel: str, name: str, dtype: DType, value: Any) -> bool | int | float:

@@ -90,4 +90,7 @@ def test_without_pillow_the_way_out_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(PictureError) as caught:
         read_picture(PORTRAIT)
-    assert str(caught.value) == "reading pictures needs Pillow\n  help: pip install 'kaio-gpu[demo]'"
+    assert str(caught.value) == (
+        "reading pictures needs Pillow\n"
+        "  help: `pip install pillow`, or kaio with its extra: `pip install '.[demo]'` in a clone"
+    )

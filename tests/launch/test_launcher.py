@@ -92,10 +92,19 @@ def test_the_default_block_keeps_the_launch_bounds(stream, x, y) -> None:
 
 
 def test_a_launch_without_geometry_is_refused(saxpy, stream, x, y) -> None:
-    for launcher in (Launcher(saxpy).on(stream), Launcher(saxpy).block(64).on(stream)):
+    for launcher, rest in (
+        (Launcher(saxpy).on(stream), ""),
+        (Launcher(saxpy).block(64).on(stream), ".block(64)"),
+        (Launcher(saxpy).block(32, 8), ".block(32, 8)"),
+    ):
         assert refusal(launcher.launch, x, y, 2.0) == (
-            "kernel `saxpy` is launched without saying over what\n  help: for example `saxpy.over(y.size)`"
+            f"kernel `saxpy` is launched without saying over what\n  help: for example `saxpy.over(y.size){rest}`"
         )
+
+
+def test_what_is_for_users_is_listed(saxpy) -> None:
+    named = {name for name in dir(Launcher(saxpy)) if not name.startswith("_")}
+    assert named == {"over", "grid", "block", "on", "options", "launch", "bind", "kernel", "timed"}
 
 
 def test_a_geometry_over_the_limits_is_refused_before_anything_is_compiled(saxpy, stream, x, y) -> None:

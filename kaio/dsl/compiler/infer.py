@@ -41,9 +41,11 @@ from kaio.dsl.values import (
     show,
 )  # fmt: skip
 from kaio.dtypes import DType, bool_, dtype_of, f32, f64, u64
-from kaio.errors import KaioError, KernelTypeError, Mistake, Place, PrecisionWarning
+from kaio.errors import KaioError, KernelTypeError, Mistake, Place, PrecisionWarning, is_message
 
 __all__ = ["constant_type", "infer"]
+
+__tracebackhide__ = is_message
 
 TypeCallee = Callable[[types.FunctionType, Mapping[str, Type], Place], ir.Typed]
 _MOST_ROUNDS = 50
@@ -61,6 +63,7 @@ def infer(
     `type_callee` types a device function that it calls. What the function reads of modules and objects is added to
     `captures`.
     """
+    __tracebackhide__ = is_message
     inference = _Inference(function, arguments, index, type_callee, captures)
     inference.settle()
     inference.check_variables()

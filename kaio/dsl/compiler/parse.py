@@ -20,10 +20,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from kaio.errors import KernelSyntaxError
+from kaio.errors import KernelSyntaxError, is_message
 from kaio.source import Source
 
 __all__ = ["parse"]
+
+__tracebackhide__ = is_message
 
 _IMPORTED_AT = time.time()
 

@@ -17,11 +17,13 @@ from kaio.dsl.compiler.parse import parse
 from kaio.dsl.index import grid
 from kaio.dsl.types import BufferAnnotation, Signature, Specialisation
 from kaio.dsl.values import BufferType, ObjectType, Type, Weak, index_type
-from kaio.errors import CompileError, InternalError, KaioError, KernelTypeError, Mistake, Place
+from kaio.errors import CompileError, InternalError, KaioError, KernelTypeError, Mistake, Place, is_message
 from kaio.program import CudaProgram, HostProgram
 from kaio.source import Source
 
 __all__ = ["Capture", "CompileOptions", "Compiled", "Front", "compile_cuda", "compile_host", "read"]
+
+__tracebackhide__ = is_message
 
 _STATIC_SHARED_NBYTES = 48 * 1024
 _LOCK = threading.RLock()  # Numba's front end keeps state of its own
@@ -55,6 +57,7 @@ class Compiled:
 
 def read(function: Callable[..., Any]) -> Front:
     """Parse a kernel, read its annotations and check its source; raises all mistakes at once."""
+    __tracebackhide__ = is_message
     source, found = read_kernel(function)  # type: ignore[arg-type]
     return Front(function, source, found)  # type: ignore[arg-type]
 
@@ -63,6 +66,7 @@ def compile_cuda(
     front: Front, specialisation: Specialisation, options: CompileOptions, target: str, link: bool = True
 ) -> Compiled:
     """Compile for an architecture such as ``sm_90``; without `link` the program has PTX and no cubin."""
+    __tracebackhide__ = is_message
     from kaio.dsl.compiler import toolchain
     from kaio.dsl.compiler.emit_ptx import emit_ptx, spelled
 
@@ -82,6 +86,7 @@ def compile_cuda(
 
 def compile_host(front: Front, specialisation: Specialisation, options: CompileOptions, check: str) -> Compiled:
     """Compile for the CPU device; `check` is ``off`` or ``bounds``."""
+    __tracebackhide__ = is_message
     from kaio.dsl.compiler.emit_host import emit_host
     from kaio.dsl.compiler.link_host import link_host
 
@@ -109,6 +114,7 @@ def _grid_ranks(typed: Typed) -> frozenset[int]:
 @contextmanager
 def _faults_are_ours(front: Front) -> Iterator[None]:
     """Whatever is raised that is no message for the user is a fault of the compiler, and says so."""
+    __tracebackhide__ = is_message
     try:
         yield
     except KaioError:
@@ -145,6 +151,7 @@ class _Middle:
 
     def typed(self) -> Any:
         """The typed kernel."""
+        __tracebackhide__ = is_message
         from kaio.dsl.compiler.translate import translate
 
         consts, dtypes = dict(self.specialisation.consts), dict(self.specialisation.dtypes)
@@ -170,6 +177,7 @@ class _Middle:
     def _infer(self, function: types.FunctionType, translated: Any, arguments: Mapping[str, Type]) -> Any:
         from kaio.dsl.compiler.infer import infer
 
+        __tracebackhide__ = is_message
         self.active.append(function)
         try:
             return infer(translated, arguments, self.index, self._callee, self.captures)

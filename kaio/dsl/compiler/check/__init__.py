@@ -15,10 +15,12 @@ from kaio.dsl.compiler.check.scope import Scope
 from kaio.dsl.compiler.parse import parse
 from kaio.dsl.compiler.signature import read_signature
 from kaio.dsl.types import Signature
-from kaio.errors import KernelSyntaxError, Mistake
+from kaio.errors import KernelSyntaxError, Mistake, is_message
 from kaio.source import Source
 
 __all__ = ["check", "check_specialisation", "read_kernel"]
+
+__tracebackhide__ = is_message
 
 
 def check(
@@ -48,6 +50,7 @@ def check_specialisation(
 
 def read_kernel(function: types.FunctionType) -> tuple[Source, Signature]:
     """A kernel's source and signature, or one error with the mistakes of its parameters and of its body."""
+    __tracebackhide__ = is_message
     source = parse(function)
     signature, mistakes = read_signature(function, source)
     _raise([*mistakes, *_mistakes(Scope(function, source, signature))])
@@ -63,6 +66,7 @@ def _mistakes(scope: Scope, known: Mapping[str, Any] | None = None) -> Iterable[
 
 
 def _raise(mistakes: Iterable[Mistake]) -> None:
+    __tracebackhide__ = is_message
     found = sorted(dict.fromkeys(mistakes), key=_position)
     if found:
         raise KernelSyntaxError(found)
