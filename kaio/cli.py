@@ -69,6 +69,8 @@ def _print_stages(result: Result) -> None:
     print(f"{'stage':<12}{'time':>12}{'PTX':>10}   against NumPy")
     for stage in result.stages:
         print(f"{stage.name:<12}{stage.elapsed_ms:>9.3f} ms{stage.ptx_nbytes:>8} B   {_verdict(stage)}")
+    if any(stage.difference for stage in result.stages):
+        print("(last bits differ where a product and its sum are rounded once; `contract=False` rounds twice, as NumPy)")
 
 
 def _verdict(stage: StageReport) -> str:

@@ -47,12 +47,13 @@ def test_demo_runs_as_the_readme_says(tmp_path: Path) -> None:
 def test_demo_says_device_times_ptx_and_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_picture(tmp_path / "in.png", noise(10, 20))
     assert main(["demo", str(tmp_path / "in.png"), "--device", "cpu", "--out", str(tmp_path / "out.png")]) == 0
-    first, head, *stages, last = capsys.readouterr().out.splitlines()
+    first, head, *stages, note, last = capsys.readouterr().out.splitlines()
     assert first == f"in.png, 20 x 10 pixels, on {kaio.Device('cpu').name}"
     assert head.split() == ["stage", "time", "PTX", "against", "NumPy"]
     assert [line.split()[0] for line in stages] == ["grey", "blur", "edges", "histogram", "equalise"]
     assert all(" ms " in line and " B " in line for line in stages)
     assert stages[0].endswith("equal")
+    assert note.startswith("(last bits differ where a product and its sum are rounded once; ")
     assert last == f"wrote {tmp_path / 'out.png'}"
 
 
