@@ -70,7 +70,7 @@ def _print_stages(result: Result) -> None:
     for stage in result.stages:
         print(f"{stage.name:<12}{stage.elapsed_ms:>9.3f} ms{stage.ptx_nbytes:>8} B   {_verdict(stage)}")
     if any(stage.difference for stage in result.stages):
-        print("(last bits differ where a product and its sum are rounded once; `contract=False` rounds twice, as NumPy)")
+        print("(last bits may differ: products are fused into sums, and `contract=False` switches that off)")
 
 
 def _verdict(stage: StageReport) -> str:

@@ -53,7 +53,7 @@ def test_demo_says_device_times_ptx_and_checks(tmp_path: Path, capsys: pytest.Ca
     assert [line.split()[0] for line in stages] == ["grey", "blur", "edges", "histogram", "equalise"]
     assert all(" ms " in line and " B " in line for line in stages)
     assert stages[0].endswith("equal")
-    assert note.startswith("(last bits differ where a product and its sum are rounded once; ")
+    assert note.startswith("(last bits may differ: products are fused into sums")
     assert last == f"wrote {tmp_path / 'out.png'}"
 
 
