@@ -12,8 +12,10 @@ from kaio.errors import BufferClosedError, KaioError
 from kaio.runtime import dlpack
 from kaio.runtime.completion import Completion
 from kaio.runtime.conversion import convert_array, element_bytes
+from kaio.runtime.elsewhere import visible
 from kaio.runtime.layout import byte_range, is_contiguous, reshaped, sliced
 from kaio.runtime.memory import Memory, closed_memory
+from kaio.runtime.no_array import NoArray
 from kaio.runtime.transfer import check_out, read, write
 
 if TYPE_CHECKING:
@@ -24,8 +26,16 @@ __all__ = ["GpuBuffer"]
 T = TypeVar("T")
 _set = object.__setattr__
 
+_PUBLIC = frozenset(
+    (
+        "astype", "close", "copy", "copy_from", "device", "dtype", "fill", "generation", "is_closed",
+        "is_contiguous", "is_empty", "is_read_only", "nbytes", "ndim", "pointer", "reshape", "shape",
+        "size", "strides", "to_host",
+    )
+)  # fmt: skip
 
-class GpuBuffer(Generic[T]):
+
+class GpuBuffer(NoArray, Generic[T]):
     """Elements of one type in the memory of a device, laid out by shape and strides (in bytes).
 
     Made by a device: `device.alloc_from(array)`, `alloc_zeros`, `alloc_empty`, `import_array`. Slices and `reshape`
@@ -56,9 +66,6 @@ class GpuBuffer(Generic[T]):
     is_contiguous: bool
     device: Device
     _is_view: bool
-
-    # An array of kaio's, not NumPy's: `numpy_array + buffer` is an error instead of an array of objects.
-    __array_ufunc__ = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise TypeError(
@@ -151,6 +158,9 @@ class GpuBuffer(Generic[T]):
     def __repr__(self) -> str:
         state = ", closed" if self.is_closed else ""
         return f"GpuBuffer({self.dtype!r}[{', '.join(map(str, self.shape))}] on {self.device}{state})"
+
+    def __dir__(self) -> list[str]:
+        return visible(super().__dir__(), _PUBLIC)
 
     # To and from the host.
 
@@ -334,9 +344,6 @@ class GpuBuffer(Generic[T]):
             "data": (self.pointer, self.is_read_only),
             "stream": self.device.writing_stream(self.memory),
         }
-
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError("a GpuBuffer is not turned into a NumPy array silently: copy it with `to_host()`")
 
 
 def _rebuild(device: Device, host: np.ndarray[Any, Any]) -> GpuBuffer[Any]:

@@ -7,9 +7,10 @@ import queue
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from kaio.errors import CompletionTimeout, KaioError
+from kaio.runtime.elsewhere import answer, refuse_arguments, visible
 
 if TYPE_CHECKING:
     import asyncio
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["Completion", "as_completed", "gather"]
 
 _log = logging.getLogger("kaio")
+
+_PUBLIC = frozenset(("add_done_callback", "elapsed_ms", "is_done", "result", "stream", "wait"))
+TIMEOUT = "`timeout_s=…`, a time in seconds"
 
 
 class Completion:
@@ -76,8 +80,10 @@ class Completion:
         """True once the work is done, or has failed. Does not wait."""
         return self._finished or self._poll()
 
-    def wait(self, timeout_s: float | None = None) -> None:
+    def wait(self, timeout_s: float | None = None, **unknown: Never) -> None:
         """Wait until the work is done; raises what went wrong, or CompletionTimeout after `timeout_s` seconds."""
+        if unknown:
+            refuse_arguments("wait", unknown, TIMEOUT)
         if not self._finished and not self._block(read_timeout(timeout_s)):
             raise CompletionTimeout(f"{self._spelled()} is not done after {timeout_s} s; it goes on")
         self._check()
@@ -125,6 +131,11 @@ class Completion:
             raise self._error.with_traceback(None)
 
     def __await__(self) -> Generator[Any, None, Any]:
+        yield from self._arrive()
+        return self.result()
+
+    def _arrive(self) -> Generator[Any, None, None]:
+        """Let a loop of asyncio go on until the work is done, well or not."""
         if not self._spin():
             import asyncio  # not at the top: `import kaio` is quicker without
 
@@ -132,7 +143,6 @@ class Completion:
             future = loop.create_future()
             self.add_done_callback(lambda _: _wake(loop, future))
             yield from future
-        return self.result()
 
     def _spin(self) -> bool:
         return self.is_done
@@ -142,6 +152,9 @@ class Completion:
             "whether a Completion is true is ambiguous: ask `is_done`, or wait for it with `wait()` or `await`"
         )
 
+    def __dir__(self) -> list[str]:
+        return visible(super().__dir__(), _PUBLIC)
+
     def __repr__(self) -> str:
         with suppress(Exception):  # a look must not fail; who waits will learn why
             self._poll()
@@ -150,6 +163,13 @@ class Completion:
 
     def _described(self) -> str:
         return f"{self._what if self._loaded is None else self._spelled()} on {self.stream.device}"
+
+
+answer(
+    Completion,
+    {"done": "done.is_done", "exception": "done.wait()", "query": "done.is_done"}
+    | dict.fromkeys(("join", "sync", "synchronize"), "done.wait()"),
+)
 
 
 def _wake(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
@@ -218,6 +238,8 @@ class _Gathered(Completion):
 
 
 def _completions(what: str, given: Iterable[Any]) -> tuple[Completion, ...]:
+    if isinstance(given, Completion):
+        raise TypeError(f"{what} takes several completions (got {given!r})")
     found = tuple(given)
     for one in found:
         if not isinstance(one, Completion):
@@ -230,6 +252,8 @@ def gather(*completions: Completion) -> Completion:
 
     `await kaio.gather(a, b)`, or `kaio.gather(a, b).wait(timeout_s=1)`. The result is the list of their results.
     """
+    if len(completions) == 1 and isinstance(completions[0], list | tuple):
+        raise TypeError("`kaio.gather(a, b)` takes completions, not a list of them: write `kaio.gather(*completions)`")
     return _Gathered(_completions("`kaio.gather(a, b)`", completions))
 
 

@@ -21,7 +21,7 @@ from kaio.runtime.foreign import Foreign
 from kaio.runtime.leaving import finish
 from kaio.runtime.limits import describe
 from kaio.runtime.memory import Memory
-from kaio.runtime.stream import Stream
+from kaio.runtime.stream import Stream, read_priority
 
 __all__ = ["CpuDevice", "CpuLoaded"]
 
@@ -56,7 +56,7 @@ class CpuDevice(Device):
         description = describe(like)
         self = object.__new__(cls)
         self._like, self.target, self.check = like, like, check
-        self.name = f"{platform.processor() or platform.machine()} with the limits of {description.name}"
+        self.name = f"CPU ({platform.processor() or platform.machine()}), limits of {like} ({description.name})"
         self.capability, self.limits = description.capability, description.limits
         self._start()
         self._total = self.memory.total
@@ -102,7 +102,7 @@ class CpuDevice(Device):
 
     def stream(self, priority: int = 0) -> Stream:
         """A new stream: a thread, started with its first work. Priorities are not known here."""
-        return CpuStream.make(self, priority)
+        return CpuStream.make(self, read_priority(priority))
 
     def _default_stream(self) -> Stream:
         return self._default

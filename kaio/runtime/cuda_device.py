@@ -19,10 +19,11 @@ from kaio.runtime.cuda_context import Current, describe, make_pool, unused_nbyte
 from kaio.runtime.cuda_launch import ArgumentBlock, CudaLoaded
 from kaio.runtime.cuda_stream import CudaStream
 from kaio.runtime.device import Device, MemoryInfo
+from kaio.runtime.failures import note_unseen
 from kaio.runtime.foreign import Foreign
 from kaio.runtime.leaving import finish
 from kaio.runtime.memory import Memory
-from kaio.runtime.stream import Stream
+from kaio.runtime.stream import Stream, read_priority
 
 __all__ = ["CudaDevice"]
 
@@ -151,6 +152,8 @@ class CudaDevice(Device):
         """Raise the fault: itself to the first who waits, then as ContextPoisonedError."""
         if self.fault is not None and not self.fault_seen:
             self.fault_seen = True
+            kernel = self.fault.facts.get("kernel")
+            note_unseen(self.fault, f"kernel `{kernel}`" if kernel else "work")
             raise self.fault
         self.check_usable()
 
@@ -188,7 +191,7 @@ class CudaDevice(Device):
     def stream(self, priority: int = 0) -> CudaStream:
         """A new stream; lower numbers go first, and the driver keeps to the priorities that it has."""
         self.check_usable()
-        return CudaStream.make(self, priority)
+        return CudaStream.make(self, read_priority(priority))
 
     def _default_stream(self) -> Stream:
         return self._default

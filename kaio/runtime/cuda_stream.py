@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from kaio.runtime.completion import Completion
 from kaio.runtime.cuda import driver, is_sticky
@@ -247,10 +247,10 @@ class CudaStream(Stream):
             last._mark()
             return last
 
-    def wait(self, timeout_s: float | None = None) -> None:
+    def wait(self, timeout_s: float | None = None, **unknown: Never) -> None:
         """Wait for all work so far; raises a failure that nobody saw yet, or CompletionTimeout."""
         launches = len(self.recent)
-        super().wait(timeout_s)
+        super().wait(timeout_s, **unknown)
         for _ in range(min(launches, len(self.recent))):
             self.recent.popleft()
 

@@ -8,14 +8,15 @@ import threading
 import weakref
 from collections import deque
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Never, TypeVar
 
 import numpy as np
 
 from kaio.dtypes import DType, dtype_of
 from kaio.errors import CompletionTimeout, KaioError, OutOfMemoryError
 from kaio.runtime.buffer import GpuBuffer
-from kaio.runtime.completion import gather, read_timeout
+from kaio.runtime.completion import TIMEOUT, gather, read_timeout
+from kaio.runtime.elsewhere import answer, refuse_arguments, visible
 from kaio.runtime.failures import Failures
 from kaio.runtime.foreign import Foreign, read_foreign
 from kaio.runtime.layout import byte_range, contiguous_strides, overlay, read_shape
@@ -30,6 +31,14 @@ __all__ = ["Device", "DeviceStats", "MemoryInfo"]
 
 _log = logging.getLogger("kaio")
 T = TypeVar("T")
+
+_MISSING: Any = None
+_PUBLIC = frozenset(
+    (
+        "alloc_empty", "alloc_from", "alloc_zeros", "capability", "check", "current_stream", "generation",
+        "import_array", "kind", "limits", "memory", "name", "ordinal", "stats", "stream", "target", "wait",
+    )
+)  # fmt: skip
 
 
 class MemoryInfo(NamedTuple):
@@ -54,12 +63,11 @@ class Device:
     and `Device("cuda:0")` are a GPU, `Device("cpu")` is the CPU device. The same arguments give the same object.
 
     Args:
-        which: an ordinal, ``"cuda"``, ``"cuda:1"`` or ``"cpu"``.
+        which: an ordinal, ``"cuda"`` (or ``"gpu"``), ``"cuda:1"`` or ``"cpu"``.
         like: the GPU whose limits the CPU device has, for example ``"sm_90"`` (the default).
         check: ``"off"`` or ``"bounds"`` (True): whether kernels are checked unless a launch says otherwise. Default
-            ``"bounds"`` on the CPU device, ``"off"`` on a GPU.
-        route: how the CPU device runs a kernel; ``"ir"``, from the compiler's own representation, is the one there is.
-        isolated: run kernels in a process of their own; False is what there is.
+            ``"bounds"`` on the CPU device, ``"off"`` on a GPU. With ``"off"`` an index that is out of range reads or
+            overwrites other memory, and on the CPU device may end the process.
 
     Raises:
         DeviceNotFoundError: there is no such device, or its driver does not work.
@@ -94,13 +102,12 @@ class Device:
         *,
         like: str | None = None,
         check: str | bool | None = None,
-        route: str = "ir",
-        isolated: bool = False,
+        **other: Never,
     ) -> Device:
         """Find or open the device."""
         from kaio.runtime.opening import open_device
 
-        return open_device(which, like=like, check=check, route=route, isolated=isolated)
+        return open_device(which, like=like, check=check, **other)
 
     # What each kind of device provides.
 
@@ -202,7 +209,7 @@ class Device:
                 f"a {type(array).__name__} is no array ({problem})", help="pass what `numpy.asarray` takes"
             ) from problem
 
-    def alloc_zeros(self, shape: int | Iterable[int], dtype: type[T]) -> GpuBuffer[T]:
+    def alloc_zeros(self, shape: int | Iterable[int], dtype: type[T] = _MISSING) -> GpuBuffer[T]:
         """A new buffer of zeros (False for `bool_`). `shape` is an int or a tuple of ints.
 
         >>> import kaio
@@ -211,11 +218,14 @@ class Device:
         """
         return self._alloc(shape, dtype, zero=True)
 
-    def alloc_empty(self, shape: int | Iterable[int], dtype: type[T]) -> GpuBuffer[T]:
+    def alloc_empty(self, shape: int | Iterable[int], dtype: type[T] = _MISSING) -> GpuBuffer[T]:
         """A new buffer of whatever is in memory: write it before you read it."""
         return self._alloc(shape, dtype, zero=False)
 
     def _alloc(self, shape: Any, dtype: Any, *, zero: bool) -> GpuBuffer[Any]:
+        if dtype is None:
+            name = "alloc_zeros" if zero else "alloc_empty"
+            raise TypeError(f"{name} needs an element type too: write `device.{name}({shape!r}, kaio.f32)`")
         sizes, element = read_shape(shape), dtype_of(dtype)
         nbytes = element.itemsize
         for size in sizes:
@@ -244,7 +254,7 @@ class Device:
         free, total = self.memory
         with self._lock:
             largest = sorted((memory.nbytes for memory in self._memories if not memory.closed), reverse=True)[:5]
-        held = f"; the largest buffers hold {', '.join(f'{size:,}' for size in largest)} bytes" if largest else ""
+        held = f"; the largest buffers: {', '.join(f'{size:,} bytes' for size in largest)}" if largest else ""
         return OutOfMemoryError(
             f"{self} has no memory for {nbytes:,} bytes: {free:,} of {total:,} bytes are free{held}",
             help="close buffers that are not needed any more, or work in parts",
@@ -316,8 +326,10 @@ class Device:
                 break
         self._entered.set(tuple(entered))
 
-    def wait(self, timeout_s: float | None = None) -> None:
+    def wait(self, timeout_s: float | None = None, **unknown: Never) -> None:
         """Wait for all work on this device; raises a failure that nobody saw yet, or CompletionTimeout."""
+        if unknown:
+            refuse_arguments("wait", unknown, TIMEOUT)
         with self._lock:
             tails = [stream._tail() for stream in self._streams]
         if not gather(*tails)._block(read_timeout(timeout_s)):
@@ -334,6 +346,15 @@ class Device:
     def _spec(self) -> tuple[str, dict[str, Any]]:
         """The arguments of `Device(…)` that give this device."""
         raise NotImplementedError
+
+    def __enter__(self) -> Never:
+        raise TypeError("a Device is not entered: write `with device.stream():`, or no `with` at all")
+
+    def __exit__(self, *error: object) -> None:
+        """There is nothing to leave."""
+
+    def __dir__(self) -> list[str]:
+        return visible(super().__dir__(), _PUBLIC)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, self._spec()
@@ -354,6 +375,19 @@ class Device:
         self._entered = ContextVar(f"streams of {self}", default=())
         self._streams, self._memories = weakref.WeakSet(), weakref.WeakSet()
         atexit.register(self._log_unseen)
+
+
+answer(
+    Device,
+    dict.fromkeys(("zeros", "ones", "full"), "device.alloc_zeros(shape, dtype)")
+    | dict.fromkeys(("empty", "alloc", "allocate", "malloc"), "device.alloc_empty(shape, dtype)")
+    | dict.fromkeys(("array", "asarray", "copy_to_device", "from_numpy", "to_device"), "device.alloc_from(array)")
+    | dict.fromkeys(("from_dlpack", "as_buffer"), "device.import_array(array)")
+    | dict.fromkeys(("sync", "synchronize"), "device.wait()")
+    | dict.fromkeys(("create_stream", "new_stream", "Stream"), "device.stream()")
+    | dict.fromkeys(("mem_info", "memory_info", "free_memory", "total_memory"), "device.memory")
+    | {"compute_capability": "device.capability", "id": "device.ordinal", "arch": "device.target"},
+)
 
 
 def _reopen(which: str, options: dict[str, Any]) -> Device:

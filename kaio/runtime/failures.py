@@ -10,9 +10,16 @@ if TYPE_CHECKING:
     from kaio.runtime.completion import Completion
     from kaio.runtime.stream import Stream
 
-__all__ = ["Failures"]
+__all__ = ["Failures", "note_unseen"]
 
 _log = logging.getLogger("kaio")
+
+
+def note_unseen(error: BaseException, what: str) -> None:
+    """Say on an error that it is not of what its catcher waits for."""
+    note = f"This is from {what}, started earlier, which nobody had waited for."
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
 
 
 class Failures:
@@ -34,11 +41,12 @@ class Failures:
         return [done for done in asked if not done._seen]
 
     def raise_unseen(self, stream: Stream | None) -> None:
-        """Raise the first failure that nobody saw, of one stream or of all; the others become its notes."""
+        """Raise the first failure that nobody saw, of one stream or of all, and say so; the others become its notes."""
         unseen = self._take(stream)
         if unseen:
             first = unseen[0]._error
             assert first is not None
+            note_unseen(first, unseen[0]._spelled())
             for done in unseen:
                 done._seen = True
                 if done._error is not first:

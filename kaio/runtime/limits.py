@@ -58,10 +58,26 @@ def describe(target: Any) -> Description:
     """The description of a target such as ``sm_90``; ``sm_90a`` and ``sm_90f`` have the limits of ``sm_90``."""
     found = DESCRIPTIONS.get(target.rstrip("af")) if isinstance(target, str) else None
     if found is None:
-        near = difflib.get_close_matches(str(target), DESCRIPTIONS, n=1)
-        known = ", ".join(DESCRIPTIONS)
-        raise DeviceNotFoundError(
-            f"there is no description of a device like {target!r}",
-            help=f'did you mean like="{near[0]}"?' if near else f"use one of {known}",
-        )
+        raise DeviceNotFoundError(f"there is no description of a device like {target!r}", help=_nearest(str(target)))
     return found
+
+
+# Boards by name: compute capability of https://developer.nvidia.com/cuda-gpus. More digits may follow (RTX 3090).
+_BOARDS = {
+    "T4": "sm_75", "RTX20": "sm_75", "A100": "sm_80", "A800": "sm_80", "A30": "sm_80", "A2": "sm_86", "A10": "sm_86",
+    "A16": "sm_86", "A40": "sm_86", "A4000": "sm_86", "A5000": "sm_86", "A6000": "sm_86", "RTX30": "sm_86",
+    "ORIN": "sm_87", "L4": "sm_89", "L40": "sm_89", "L40S": "sm_89", "RTX40": "sm_89", "H20": "sm_90", "H100": "sm_90",
+    "H200": "sm_90", "H800": "sm_90", "GH200": "sm_90", "B200": "sm_100", "GB200": "sm_100", "B300": "sm_103",
+    "GB300": "sm_103", "RTX50": "sm_120",
+}  # fmt: skip
+
+
+def _nearest(target: str) -> str:
+    words = target.upper().replace("NVIDIA", "").replace("GEFORCE", "").replace(" ", "").replace("-", "")
+    for name in (words, words.removeprefix("RTX")):
+        for board in sorted(_BOARDS, key=len, reverse=True):
+            rest = name.removeprefix(board)
+            if rest != name and (board.startswith("RTX") or not rest[:1].isdigit()):
+                return f'that board is like="{_BOARDS[board]}"'
+    near = difflib.get_close_matches(target.lower(), DESCRIPTIONS, n=1) if "sm" in target.lower() else []
+    return f'did you mean like="{near[0]}"?' if near else f"use one of {', '.join(DESCRIPTIONS)}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import threading
 from typing import Any
 
 from kaio.errors import DeviceNotFoundError, KaioError, UnsupportedFeatureError
 from kaio.runtime.device import Device
+from kaio.runtime.elsewhere import refuse_arguments
 
 __all__ = ["devices", "open_device"]
 
@@ -25,9 +27,18 @@ _CHECKS: dict[Any, str | None] = {
 
 
 def open_device(
-    which: int | str | None, *, like: str | None, check: str | bool | None, route: str, isolated: bool
+    which: int | str | None,
+    *,
+    like: str | None = None,
+    check: str | bool | None = None,
+    route: str = "ir",
+    isolated: bool = False,
+    **unknown: Any,
 ) -> Device:
-    """Find or open the device; see `Device`."""
+    """Find or open the device; see `Device`. `route` and `isolated` are words for what is not there yet."""
+    if unknown:
+        near = difflib.get_close_matches(next(iter(unknown)), ("like", "check"), n=1)
+        refuse_arguments("Device", unknown, f"`{near[0]}=…`" if near else "`like=…` or `check=…`")
     checks = _read_check(check)
     if checks == "full":
         raise UnsupportedFeatureError('`check="full"` is not supported', help='use `check="bounds"`')
@@ -60,10 +71,10 @@ def _read_which(which: Any) -> int | None:
     if isinstance(which, int) and not isinstance(which, bool) and which >= 0:
         return which
     if isinstance(which, str):
-        kind, _, ordinal = which.partition(":")
-        if kind == "cuda" and (ordinal.isdecimal() or which == "cuda"):
+        kind, colon, ordinal = which.strip().lower().partition(":")
+        if kind in ("cuda", "gpu") and (ordinal.isdecimal() or not colon):
             return int(ordinal or 0)
-        if which == "cpu":
+        if kind == "cpu" and (ordinal == "0" or not colon):
             return None
     raise DeviceNotFoundError(
         f"there is no device {which!r}", help='write `Device(0)`, `Device("cuda:0")` or `Device("cpu")`'

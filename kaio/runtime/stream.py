@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any, Never, Protocol
 
-from kaio.errors import CompletionTimeout
+from kaio.errors import CompletionTimeout, KaioError
 from kaio.program import Access
-from kaio.runtime.completion import Completion, read_timeout
+from kaio.runtime.completion import TIMEOUT, Completion, read_timeout
+from kaio.runtime.elsewhere import answer, refuse_arguments, visible
 
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
     from kaio.runtime.device import Device
 
-__all__ = ["Loaded", "PreparedLaunch", "Stream", "Uses"]
+__all__ = ["Loaded", "PreparedLaunch", "Stream", "Uses", "read_priority"]
 
 Uses = Sequence[tuple["GpuBuffer[Any]", Access]]
 Dims = tuple[int, int, int]
+
+_PUBLIC = frozenset(("device", "handle", "is_done", "priority", "wait"))
 
 
 class Loaded(Protocol):
@@ -37,8 +40,9 @@ class Stream:
     """A queue of work on one device, made by `device.stream()`.
 
     In `with device.stream():` launches and copies of that device run on it. Leaving the block waits for all of its
-    work and raises what went wrong. Order between streams needs no care: work that uses memory waits for the earlier
-    work on other streams that wrote it, or reads what it is about to write.
+    work and raises what went wrong; in asyncio, `async with` lets other tasks go on meanwhile. Order between streams
+    needs no care: work that uses memory waits for the earlier work on other streams that wrote it, or reads what it is
+    about to write.
     """
 
     device: Device
@@ -89,8 +93,10 @@ class Stream:
 
     # What a user sees.
 
-    def wait(self, timeout_s: float | None = None) -> None:
+    def wait(self, timeout_s: float | None = None, **unknown: Never) -> None:
         """Wait for all work so far; raises a failure that nobody saw yet, or CompletionTimeout."""
+        if unknown:
+            refuse_arguments("wait", unknown, TIMEOUT)
         if not self._tail()._block(read_timeout(timeout_s)):
             raise CompletionTimeout(f"the work on {self!r} is not done after {timeout_s} s; it goes on")
         self.device.raise_unseen(self)
@@ -106,6 +112,10 @@ class Stream:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.device.leave_stream(self)
+        self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        """Wait, and raise what failed, unless the block itself failed with `error`: that goes first."""
         try:
             self.wait()
         except Exception as failure:
@@ -114,5 +124,37 @@ class Stream:
             if failure is not error:
                 error.add_note(f"Work on the stream failed too: {failure}")
 
+    async def __aenter__(self) -> Stream:
+        return self.__enter__()
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.device.leave_stream(self)
+        await _Arrival(self._tail())
+        self._end(error)
+
+    def __dir__(self) -> list[str]:
+        return visible(super().__dir__(), _PUBLIC)
+
     def __repr__(self) -> str:
         return f"<Stream of {self.device}, priority {self.priority}, at {id(self):#x}>"
+
+
+answer(Stream, {"done": "stream.is_done", "query": "stream.is_done"})
+answer(Stream, dict.fromkeys(("sync", "synchronize"), "stream.wait()"))
+
+
+class _Arrival:
+    """Awaits the end of work, and does not ask how it went."""
+
+    def __init__(self, work: Completion) -> None:
+        self._work = work
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._work._arrive()
+
+
+def read_priority(priority: Any) -> int:
+    """The priority of a stream, or KaioError."""
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise KaioError(f"the priority of a stream is an int, lower numbers go first (got {priority!r})")
+    return priority

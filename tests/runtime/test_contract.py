@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import gc
+import operator
 import pickle
 import threading
 from typing import Any
@@ -97,7 +98,8 @@ def test_out_of_memory_says_what_was_asked_and_who_holds_most(device: Any) -> No
         device.alloc_empty(1 << 44, u8)
     text = str(caught.value)
     assert text.startswith(f"{device} has no memory for 17,592,186,044,416 bytes: ")
-    assert "1,048,576" in text
+    assert "; the largest buffers: " in text
+    assert "1,048,576 bytes" in text
     assert caught.value.facts["asked"] == 1 << 44
     assert keep.nbytes in caught.value.facts["largest"]
     assert device.alloc_from([1, 2]).to_host().tolist() == [1, 2]
@@ -237,6 +239,132 @@ def test_an_index_of_another_kind_is_refused(numbers: Any) -> None:
         numbers[[0, 1]]
     with pytest.raises(IndexError, match="index 3 is out of bounds for axis 0 with size 3"):
         numbers[3]
+
+
+# What a buffer, a device and a completion are not.
+
+
+_COPY = "copy it to the host with `to_host()`"
+
+
+@pytest.mark.parametrize(
+    ("use", "what"),
+    [
+        (np.asarray, f"a GpuBuffer is not turned into a NumPy array silently: {_COPY}"),
+        (lambda x: np.array([x]), f"a GpuBuffer is not turned into a NumPy array silently: {_COPY}"),
+        (np.sum, f"`np.sum` takes no GpuBuffer: {_COPY}, or write a kernel"),
+        (lambda x: np.concatenate([x, x]), f"`np.concatenate` takes no GpuBuffer: {_COPY}, or write a kernel"),
+        (np.sqrt, f"`np.sqrt` takes no GpuBuffer: {_COPY}, or write a kernel"),
+        (lambda x: np.ones(4) + x, f"`np.add` takes no GpuBuffer: {_COPY}, or write a kernel"),
+        (lambda x: np.float32(1) * x, f"`np.multiply` takes no GpuBuffer: {_COPY}, or write a kernel"),
+        (lambda x: x + np.ones(4), f"a GpuBuffer has no `+`: write a kernel, or {_COPY}"),
+        (lambda x: x + 1, f"a GpuBuffer has no `+`: write a kernel, or {_COPY}"),
+        (lambda x: 2 * x, f"a GpuBuffer has no `*`: write a kernel, or {_COPY}"),
+        (lambda x: operator.iadd(x, 1), f"a GpuBuffer has no `+`: write a kernel, or {_COPY}"),
+        (lambda x: -x, f"a GpuBuffer has no `-`: write a kernel, or {_COPY}"),
+        (lambda x: x @ x, f"a GpuBuffer has no `@`: write a kernel, or {_COPY}"),
+        (lambda x: x > 0, f"a GpuBuffer has no `>`: write a kernel, or {_COPY}"),
+        (lambda x: float(x[0, 0]), "a GpuBuffer is no float: copy it to the host with `to_host().item()`"),
+        (lambda x: int(x[0, 0]), "a GpuBuffer is no int: copy it to the host with `to_host().item()`"),
+        (
+            lambda x: operator.setitem(x, 0, 3.0),
+            "a GpuBuffer is not assigned to by index: write `x[…].fill(value)` or `x[…].copy_from(array)`",
+        ),
+        (lambda x: 3.0 in x, f"a GpuBuffer is not searched: {_COPY}"),
+    ],
+)
+def test_a_buffer_is_no_array_and_says_what_to_write(numbers: Any, use: Any, what: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        use(numbers)
+    assert str(caught.value) == what
+
+
+def test_a_buffer_is_equal_to_itself_and_not_compared_with_values(device: Any, numbers: Any) -> None:
+    what = "a GpuBuffer is not compared: compare copies, for example `x.to_host() == y.to_host()`"
+    for other in (numbers.copy(), numbers.to_host(), np.float32(1), 1, 1.5, [1], (1,)):
+        for compare in (operator.eq, operator.ne):
+            with pytest.raises(TypeError) as caught:
+                compare(numbers, other)
+            assert str(caught.value) == what
+    assert (operator.eq(numbers, numbers), operator.ne(numbers, None), numbers == "x") == (True, True, False)
+    assert {numbers: 1}[numbers] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("T", "x.to_host().T"), ("item", "x.to_host().item()"), ("tolist", "x.to_host().tolist()"),
+        ("sum", "x.to_host().sum()"), ("numpy", "x.to_host()"), ("cpu", "x.to_host()"), ("get", "x.to_host()"),
+        ("copy_to_host", "x.to_host()"), ("ravel", "x.reshape(-1)"), ("data_ptr", "x.pointer"), ("clone", "x.copy()"),
+        ("numel", "x.size"), ("fill_", "x.fill(value)"), ("free", "x.close()"),
+    ],
+)  # fmt: skip
+def test_a_name_that_arrays_have_elsewhere_is_answered(numbers: Any, name: str, instead: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(numbers, name)
+    assert str(caught.value) == f"a GpuBuffer has no `{name}`: write `{instead}`"
+    assert not hasattr(numbers, name)
+
+
+def test_names_of_other_libraries_are_answered_with_kaios(device: Any) -> None:
+    done = device.alloc_zeros(3, f32).fill(1)
+    for thing, name, what in (
+        (device, "zeros", "a Device has no `zeros`: write `device.alloc_zeros(shape, dtype)`"),
+        (device, "array", "a Device has no `array`: write `device.alloc_from(array)`"),
+        (device, "synchronize", "a Device has no `synchronize`: write `device.wait()`"),
+        (device, "mem_info", "a Device has no `mem_info`: write `device.memory`"),
+        (device.current_stream(), "synchronize", "a Stream has no `synchronize`: write `stream.wait()`"),
+        (done, "synchronize", "a Completion has no `synchronize`: write `done.wait()`"),
+        (done, "done", "a Completion has no `done`: write `done.is_done`"),
+    ):
+        with pytest.raises(AttributeError) as caught:
+            getattr(thing, name)
+        assert str(caught.value) == what
+
+
+def test_dir_shows_what_users_use(device: Any, numbers: Any) -> None:
+    def shown(thing: object) -> str:
+        return " ".join(name for name in dir(thing) if not name.startswith("_"))
+
+    assert shown(device) == (
+        "alloc_empty alloc_from alloc_zeros capability check current_stream generation import_array kind limits memory "
+        "name ordinal stats stream target wait"
+    )
+    assert shown(device.current_stream()).replace("handle ", "") == "device is_done priority wait"
+    assert shown(numbers.fill(0)) == "add_done_callback elapsed_ms is_done result stream wait"
+    assert shown(numbers) == (
+        "astype close copy copy_from device dtype fill generation is_closed is_contiguous is_empty is_read_only nbytes "
+        "ndim pointer reshape shape size strides to_host"
+    )
+
+
+def test_a_time_limit_under_another_name_is_answered(device: Any) -> None:
+    done = device.alloc_zeros(3, f32).fill(1)
+    for wait in (done.wait, device.wait, device.current_stream().wait, device.stream().wait):
+        with pytest.raises(TypeError) as caught:
+            wait(timeout=1)
+        assert str(caught.value) == "wait has no argument `timeout`: write `timeout_s=…`, a time in seconds"
+
+
+def test_an_element_type_is_asked_for_with_the_line_to_write(device: Any) -> None:
+    for allocate in (device.alloc_zeros, device.alloc_empty):
+        name = allocate.__name__
+        with pytest.raises(TypeError) as caught:
+            allocate((3, 4))
+        assert str(caught.value) == f"{name} needs an element type too: write `device.{name}((3, 4), kaio.f32)`"
+
+
+def test_a_device_is_not_entered(device: Any) -> None:
+    with pytest.raises(TypeError) as caught, device:
+        pass
+    assert str(caught.value) == "a Device is not entered: write `with device.stream():`, or no `with` at all"
+
+
+@pytest.mark.parametrize("priority", ["high", True, 1.5, None])
+def test_the_priority_of_a_stream_is_an_int(device: Any, priority: Any) -> None:
+    with pytest.raises(KaioError) as caught:
+        device.stream(priority=priority)
+    assert str(caught.value) == f"the priority of a stream is an int, lower numbers go first (got {priority!r})"
 
 
 # The end of a buffer.
@@ -395,6 +523,18 @@ def test_a_block_of_a_stream_runs_its_work_there_and_waits(device: Any) -> None:
         assert device.current_stream() is outer
     assert device.current_stream() is default
     assert done.stream is inner
+
+
+def test_an_async_block_of_a_stream_lets_other_tasks_go_on_while_it_waits(device: Any, latch: Any) -> None:
+    async def main() -> Any:
+        async with device.stream() as stream:
+            assert device.current_stream() is stream
+            held = latch.hold(stream)
+            asyncio.get_running_loop().call_soon(latch.release)  # which a wait in the loop would keep from running
+        assert held.is_done
+        return stream
+
+    assert asyncio.run(asyncio.wait_for(main(), 60)) is not device.current_stream()
 
 
 def test_each_thread_and_task_has_its_own_current_stream(device: Any) -> None:
@@ -582,6 +722,26 @@ def test_gather_is_done_when_all_are(device: Any, latch: Any) -> None:
     assert ran.wait(60)
     assert asyncio.run(_awaited(kaio.gather(quick, held))) == [None, None]
     assert kaio.gather().is_done
+
+
+def test_several_completions_are_asked_for_where_one_is_given(device: Any) -> None:
+    done = device.alloc_zeros(3, f32).fill(1)
+    done.wait()
+    shown = f"<Completion of fill on {device}, done>"
+    with pytest.raises(TypeError) as caught:
+        kaio.as_completed(done)
+    assert str(caught.value) == f"`kaio.as_completed([a, b])` takes several completions (got {shown})"
+    with pytest.raises(TypeError) as caught:
+        kaio.gather([done, done])  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        "`kaio.gather(a, b)` takes completions, not a list of them: write `kaio.gather(*completions)`"
+    )
+
+
+def test_gather_of_nothing_is_done_at_once() -> None:
+    nothing = kaio.gather()
+    assert (nothing.is_done, nothing.result(), asyncio.run(_awaited(nothing))) == (True, [], [])
+    assert list(kaio.as_completed([])) == []
 
 
 def test_as_completed_gives_them_in_the_order_in_which_they_are_done(device: Any, latch: Any) -> None:
