@@ -50,6 +50,7 @@ class GpuBuffer(NoArray, Generic[T]):
     array([3., 4., 5.], dtype=float32)
     """
 
+    _public = _PUBLIC
     __slots__ = (
         "__weakref__", "_is_view", "device", "dtype", "is_contiguous", "memory", "nbytes", "ndim", "pointer",
         "shape", "size", "strides",
@@ -160,7 +161,7 @@ class GpuBuffer(NoArray, Generic[T]):
         return f"GpuBuffer({self.dtype!r}[{', '.join(map(str, self.shape))}] on {self.device}{state})"
 
     def __dir__(self) -> list[str]:
-        return visible(super().__dir__(), _PUBLIC)
+        return visible(super().__dir__(), self._public)
 
     # To and from the host.
 

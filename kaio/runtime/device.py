@@ -16,7 +16,7 @@ from kaio.dtypes import DType, dtype_of
 from kaio.errors import CompletionTimeout, KaioError, OutOfMemoryError
 from kaio.runtime.buffer import GpuBuffer
 from kaio.runtime.completion import TIMEOUT, gather, read_timeout
-from kaio.runtime.elsewhere import answer, refuse_arguments, visible
+from kaio.runtime.elsewhere import Shown, answer, refuse_arguments, visible
 from kaio.runtime.failures import Failures
 from kaio.runtime.foreign import Foreign, read_foreign
 from kaio.runtime.layout import byte_range, contiguous_strides, overlay, read_shape
@@ -56,7 +56,7 @@ class DeviceStats(NamedTuple):
     peak_nbytes: int
 
 
-class Device:
+class Device(metaclass=Shown):
     """A GPU, or the CPU device, which runs the same kernels natively and finds their mistakes.
 
     `Device()` is the first GPU; where there is no NVIDIA driver it is the CPU device, and that is logged. `Device(0)`
@@ -79,6 +79,7 @@ class Device:
     array([0, 1, 2])
     """
 
+    _public = _PUBLIC
     kind: Literal["cuda", "cpu"]
     name: str
     target: str
@@ -354,7 +355,7 @@ class Device:
         """There is nothing to leave."""
 
     def __dir__(self) -> list[str]:
-        return visible(super().__dir__(), _PUBLIC)
+        return visible(super().__dir__(), self._public)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, self._spec()

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Never
 
-__all__ = ["answer", "refuse_arguments", "visible"]
+__all__ = ["Shown", "answer", "refuse", "refuse_arguments", "visible"]
+
+_refused: set[str] = set()
 
 
 class _Elsewhere:
@@ -33,9 +35,31 @@ def answer(cls: type, names: Mapping[str, str], noun: str = "") -> None:
         setattr(cls, name, _Elsewhere(noun or cls.__name__, name, instead))
 
 
+def refuse(cls: type, name: str, what: str) -> None:
+    """Let a special method of a class raise TypeError with these words.
+
+    Set from outside the class, so that a type checker still finds the mistake before it runs.
+    """
+
+    def refuse(*args: Any) -> Never:
+        raise TypeError(what)
+
+    setattr(cls, name, refuse)
+    _refused.add(name)
+
+
 def visible(names: Iterable[str], public: frozenset[str]) -> list[str]:
     """What `dir` shows of an object: its public names, and Python's own."""
-    return [name for name in names if name in public or name.startswith("__")]
+    return [name for name in names if name in public or (name.startswith("__") and name not in _refused)]
+
+
+class Shown(type):
+    """A class of which `dir` and `help` show no more than its `_public` names, beside Python's own."""
+
+    _public: frozenset[str]
+
+    def __dir__(cls) -> list[str]:
+        return visible(super().__dir__(), cls._public)
 
 
 def refuse_arguments(function: str, unknown: Mapping[str, Any], instead: str) -> Never:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Never
+from typing import Any
 
 import numpy as np
 
-from kaio.runtime.elsewhere import answer
+from kaio.runtime.elsewhere import Shown, answer, refuse
 
 __all__ = ["NoArray"]
 
 _COPY = "copy it to the host with `to_host()`"
 
 
-class NoArray:
+class NoArray(metaclass=Shown):
     """Refuses arithmetic, comparison, assignment and NumPy's functions, and names the way out."""
 
     __slots__ = ()
@@ -38,13 +37,6 @@ class NoArray:
     __hash__ = object.__hash__
 
 
-def _refuse(what: str) -> Callable[..., Never]:
-    def refuse(*args: Any) -> Never:
-        raise TypeError(what)
-
-    return refuse
-
-
 _OPERATORS = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "divmod": "divmod", "pow": "**",
     "matmul": "@", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
@@ -53,11 +45,9 @@ _ONE_SIDED = {
     "neg": "-", "pos": "+", "invert": "~", "abs": "abs", "round": "round", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
 }  # fmt: skip
 
-# Set from outside the class, so that a type checker still finds the mistake before it runs.
 for _name, _sign in _OPERATORS.items() | _ONE_SIDED.items():
-    _refused = _refuse(f"a GpuBuffer has no `{_sign}`: write a kernel, or {_COPY}")
     for _prefix in ("", "r", "i") if _name in _OPERATORS else ("",):
-        setattr(NoArray, f"__{_prefix}{_name}__", _refused)
+        refuse(NoArray, f"__{_prefix}{_name}__", f"a GpuBuffer has no `{_sign}`: write a kernel, or {_COPY}")
 for _name, _what in {
     "float": "is no float: copy it to the host with `to_host().item()`",
     "int": "is no int: copy it to the host with `to_host().item()`",
@@ -66,7 +56,7 @@ for _name, _what in {
     "delitem": "keeps its elements: none can be deleted",
     "contains": f"is not searched: {_COPY}",
 }.items():
-    setattr(NoArray, f"__{_name}__", _refuse(f"a GpuBuffer {_what}"))
+    refuse(NoArray, f"__{_name}__", f"a GpuBuffer {_what}")
 
 _OF_ARRAYS = (
     "T all any argmax argmin argsort clip cumsum dot item max mean min prod round sort std sum tolist transpose"

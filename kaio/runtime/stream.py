@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Never, Protocol
 from kaio.errors import CompletionTimeout, KaioError
 from kaio.program import Access
 from kaio.runtime.completion import TIMEOUT, Completion, read_timeout
-from kaio.runtime.elsewhere import answer, refuse_arguments, visible
+from kaio.runtime.elsewhere import Shown, answer, refuse_arguments, visible
 
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
@@ -36,7 +36,7 @@ class PreparedLaunch(Protocol):
         """Launch it once more."""
 
 
-class Stream:
+class Stream(metaclass=Shown):
     """A queue of work on one device, made by `device.stream()`.
 
     In `with device.stream():` launches and copies of that device run on it. Leaving the block waits for all of its
@@ -45,6 +45,7 @@ class Stream:
     about to write.
     """
 
+    _public = _PUBLIC
     device: Device
     priority: int
 
@@ -133,7 +134,7 @@ class Stream:
         self._end(error)
 
     def __dir__(self) -> list[str]:
-        return visible(super().__dir__(), _PUBLIC)
+        return visible(super().__dir__(), self._public)
 
     def __repr__(self) -> str:
         return f"<Stream of {self.device}, priority {self.priority}, at {id(self):#x}>"

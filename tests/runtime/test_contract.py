@@ -7,6 +7,7 @@ import copy
 import gc
 import operator
 import pickle
+import pydoc
 import threading
 from typing import Any
 
@@ -336,6 +337,13 @@ def test_dir_shows_what_users_use(device: Any, numbers: Any) -> None:
         "astype close copy copy_from device dtype fill generation is_closed is_contiguous is_empty is_read_only nbytes "
         "ndim pointer reshape shape size strides to_host"
     )
+
+
+@pytest.mark.parametrize("noun", [kaio.Device, kaio.GpuBuffer, kaio.Stream])
+def test_help_shows_what_users_use(noun: type) -> None:
+    shown = pydoc.plain(pydoc.render_doc(noun))
+    for hidden in ("refuse", "called by", "adopt", "enter_stream", "synchronize", "T\n", " make(", "isolated"):
+        assert hidden not in shown
 
 
 def test_a_time_limit_under_another_name_is_answered(device: Any) -> None:
