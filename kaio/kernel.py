@@ -317,9 +317,12 @@ def kernel(
             f"`@kaio.kernel` has no option `{name}`",
             help=f"did you mean `{near[0]}`?" if near else f"it takes {options}",
         )
+    for name, value in (("contract", contract), ("fastmath", fastmath)):
+        if not isinstance(value, bool):
+            raise KaioError(f"option `{name}` of `@kaio.kernel` is True or False (got {value!r})")
     _check_option("max_registers", max_registers, 16, 255)
     _check_option("launch_bounds", launch_bounds, 1, 1024)
-    compile_options = CompileOptions(bool(contract), bool(fastmath), max_registers, launch_bounds)
+    compile_options = CompileOptions(contract, fastmath, max_registers, launch_bounds)
 
     def decorate(function: Callable[..., Any]) -> Kernel:
         __tracebackhide__ = is_message

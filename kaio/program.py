@@ -82,7 +82,8 @@ class CudaProgram(Program):
 class Site:
     """A numbered place in a host program: where a thread waits, or what it reports when a check fails.
 
-    Of an index, `text` is the array's name, and `is_fixed` says that its size is known when compiling.
+    Of an index, `text` is the array's name, `is_fixed` says that its size is known when compiling, and `written` how
+    the source has the index: ``from_end`` a negative literal, ``u32`` or ``u64`` unsigned, otherwise signed.
     """
 
     kind: str
@@ -92,6 +93,7 @@ class Site:
     axis: int = 0
     reach: int = 0
     is_fixed: bool = False
+    written: str = ""
 
 
 @dataclass(frozen=True)

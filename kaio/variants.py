@@ -94,7 +94,7 @@ class Built:
     def _watch(self, captures: tuple[Capture, ...]) -> None:
         self._captures = captures
         # What a name means now, as one call without a Python frame where it is a global: each launch looks at all.
-        self._means = tuple((_reader(capture), capture.name, capture.value) for capture in captures)
+        self._means = tuple((capture.reader(), capture.name, capture.value) for capture in captures)
 
     def is_fresh(self) -> bool:
         """True unless a captured global, closure variable or module attribute has another value now."""
@@ -111,12 +111,6 @@ class Built:
         captures = zip(self._captures, now, strict=True)
         self._watch(tuple(Capture(capture.namespace, capture.name, value) for capture, value in captures))
         return True
-
-
-def _reader(capture: Capture) -> Callable[[str], Any]:
-    if isinstance(capture.namespace, dict):
-        return capture.namespace.get
-    return lambda name: capture.current()
 
 
 class Variant:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["local_mem", "shared_mem"]
 
 T = TypeVar("T")
+_MOST_LOCAL_NBYTES = 512 * 1024  # CUDA C++ Programming Guide, table of technical specifications
 
 
 def _shape(name: str, shape: Type) -> tuple[int, ...]:
@@ -45,6 +46,12 @@ def _array(space: Any) -> Any:
         array = ArrayType(space, dtype.value, _shape(name, shape))
         if not 1 <= array.ndim <= 4:
             raise RuleError(f"`{name}` has 1 to 4 dimensions, not {array.ndim}")
+        nbytes = math.prod(array.shape) * array.dtype.itemsize
+        if space == "local" and nbytes > _MOST_LOCAL_NBYTES:
+            raise RuleError(
+                f"this array takes {nbytes} bytes of each thread's own memory, and a thread has {_MOST_LOCAL_NBYTES}",
+                "make it smaller, or pass a buffer that the threads share out",
+            )
         return Resolved((shape, dtype), array)
 
     return typing

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,17 @@ class RuleError(Exception):
     def __init__(self, what: str, help: str | None = None) -> None:
         super().__init__(what)
         self.what, self.help = what, help
+
+    def named(self, texts: Mapping[str, str]) -> RuleError:
+        """The same with the parameters of a record (`buffer`, `value`) in the words of the source."""
+
+        def fill(text: str | None) -> str | None:
+            for name, written in texts.items():
+                for before, after in (("`", "`"), ("`", "["), ("(", ")")):
+                    text = text and text.replace(f"{before}{name}{after}", f"{before}{written}{after}")
+            return text
+
+        return RuleError(fill(self.what) or self.what, fill(self.help))
 
 
 def literal(value: bool | int | float) -> Scalar:
@@ -268,13 +279,16 @@ def _shift(op: str, a: Scalar, b: Scalar) -> BinaryRule:
     return BinaryRule(left, b, left)
 
 
+def _negative_power(base: str, exponent: int | float) -> RuleError:
+    return RuleError(
+        f"{base} to the negative power `{exponent}` is not an integer", f"cast the base: `kaio.f32(...) ** {exponent}`"
+    )
+
+
 def _power(a: Scalar, b: Scalar) -> BinaryRule:
     if isinstance(b, Weak) and b.kind == "i" and isinstance(a, DType) and a is not _BOOL:
         if a.is_int and min(b.values) < 0:
-            raise RuleError(
-                f"{show(a)} to the negative power `{min(b.values)}` is not an integer",
-                f"cast the base: `kaio.f32(...) ** {min(b.values)}`",
-            )
+            raise _negative_power(show(a), min(b.values))
         base = _with_literal(a, Weak("i", b.values if a.is_float else (0,), b.named))  # an exponent need not fit an int
         return BinaryRule(base, b, base)
     type_ = common(a, b, "**")

@@ -6,13 +6,22 @@ import ast
 
 from kaio.program import Site
 
-__all__ = ["guard_help"]
+__all__ = ["as_written", "guard_help"]
 
 _MOST_CHARACTERS = 60  # a longer condition is no help
 
 
+def as_written(site: Site, index: int, size: int) -> int:
+    """The index as the source has it: the check sees the signed position from the start."""
+    if site.written == "from_end":
+        return index - size
+    return index % (1 << int(site.written[1:])) if site.written else index
+
+
 def guard_help(site: Site, index: int, size: int) -> str:
     """The way out of an index out of range at a site of kind ``index``."""
+    if site.written == "from_end":
+        return f"a negative literal counts from the end, and axis {site.axis} has {size} elements"
     if index < 0:
         return "only a negative literal counts from the end; a computed index must not be negative"
     condition = _condition(site, size)

@@ -20,7 +20,7 @@ from typing import Any
 from kaio import host_abi as abi
 from kaio.errors import InternalError, KaioError, KernelFault, Mistake
 from kaio.program import HostProgram
-from kaio.runtime.guard import guard_help
+from kaio.runtime.guard import as_written, guard_help
 
 __all__ = ["HostKernel", "Library", "WorkerPool"]
 
@@ -327,6 +327,7 @@ class HostKernel:
             if found.kind == "assert":
                 what = f"assertion failed in {name}" + (f": {found.text}" if found.text else "")
             return KernelFault([Mistake(what + where, found.place, trace=found.trace)], **facts)
+        index = as_written(found, index, size)
         facts |= {"array": found.text, "axis": found.axis, "index": index, "size": size}
         axis = f"axis {found.axis} of `{found.text}` (size {size})"
         what = f"index {index} is out of range for {axis} in kernel `{self.program.name}`{where}"

@@ -44,6 +44,8 @@ def instead_of_call(callee: Any, text: str) -> str:
         return "a kernel cannot launch a kernel; share the code in a function that both call"
     if isinstance(callee, Namespace):
         return f"read one of its axes: `{text}.x`"
+    if isinstance(callee, types.MethodType):
+        return f"it is a method; call a function, and give it what it needs of `{text.rpartition('.')[0]}`"
     module, name = getattr(callee, "__module__", "") or "", getattr(callee, "__name__", "")
     if module.startswith("numpy") or isinstance(callee, np.ufunc):
         found = instead_of_function(name)

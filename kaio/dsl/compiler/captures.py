@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import CellType
+from functools import partial
+from types import CellType, FunctionType
 from typing import Any
 
 __all__ = ["Capture"]
 
-_GONE = object()
-
 
 @dataclass(frozen=True, eq=False)
 class Capture:
-    """A global, a closure cell or a module's attribute that a kernel read when it was compiled."""
+    """What a kernel read when it was compiled: a global, a closure cell, an attribute of a module, part of a function.
 
-    namespace: dict[str, Any] | CellType
+    `value` is None for a global that was not there, where Python's own builtin was meant.
+    """
+
+    namespace: dict[str, Any] | CellType | FunctionType
     name: str
     value: Any
 
-    def current(self) -> Any:
-        """What the name means now; a marker that equals nothing where it means nothing any more."""
+    def reader(self) -> Callable[[str], Any]:
+        """What gives the value that a name has now, None where it has none; one call without a frame for globals."""
+        if isinstance(self.namespace, dict):
+            return self.namespace.get
         if isinstance(self.namespace, CellType):
-            try:
-                return self.namespace.cell_contents
-            except ValueError:
-                return _GONE
-        return self.namespace.get(self.name, _GONE)
+            return partial(_cell_contents, self.namespace)
+        return partial(getattr, self.namespace)
+
+    def current(self) -> Any:
+        """What the name means now."""
+        return self.reader()(self.name)
 
     def is_current(self) -> bool:
         """Whether the name still means the same object."""
@@ -34,3 +40,10 @@ class Capture:
 
     def __str__(self) -> str:
         return f"{self.name} = {self.value!r}"
+
+
+def _cell_contents(cell: CellType, name: str) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # empty
+        return None

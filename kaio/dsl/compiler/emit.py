@@ -28,12 +28,13 @@ from kaio.dsl.values import (
     Weak,
 )
 from kaio.dtypes import DType, bool_, i32
-from kaio.errors import InternalError, Place
+from kaio.errors import CompileError, InternalError, Place
 from kaio.source import Source
 
 __all__ = ["ArrayValue", "BufferValue", "Emitter", "Target"]
 
 Axis = Literal["x", "y", "z"]
+_MOST_STATEMENTS = 100_000
 
 
 class Target(Protocol):
@@ -51,8 +52,13 @@ class Target(Protocol):
     def special_register(self, e: Emitter, register: str, axis: Axis) -> llvmlite_ir.Value:
         """`tid`, `ntid`, `ctaid` or `nctaid` of one axis, as i32."""
 
-    def check_index(self, e: Emitter, index: llvmlite_ir.Value, size: llvmlite_ir.Value, axis: int, array: str) -> None:
-        """Leave with a fault unless 0 <= index < size (both i32 or both i64); nothing where unchecked."""
+    def check_index(
+        self, e: Emitter, index: llvmlite_ir.Value, size: llvmlite_ir.Value, axis: int, array: str, written: str
+    ) -> None:
+        """Leave with a fault unless 0 <= index < size (both i32 or both i64); nothing where unchecked.
+
+        `written` says how the source has the index: see `Site.written`.
+        """
 
     def check(self, e: Emitter, holds: llvmlite_ir.Value, text: str) -> None:
         """Leave with a fault unless `holds`; nothing where unchecked."""
@@ -139,6 +145,7 @@ class Emitter:
         self.place = Place("", 0)
         self.callers: tuple[tuple[Place, Source], ...] = ()
         self.frames: list[_Frame] = []
+        self.emitted = 0
         self.assigning = ""  # the user's name for what the current statement makes or reads
 
     # ------------------------------------------------------------------ what rules are built of
@@ -190,6 +197,7 @@ class Emitter:
         reached = {blocks[0].label}
         for block in blocks:
             if block.label in reached:
+                self._count(block)
                 self._block(frame, block)
                 reached |= {to for at, to in frame.edges if at == block.label}
         for block in blocks:
@@ -197,6 +205,16 @@ class Emitter:
                 self.b.function.blocks.remove(frame.starts[block.label])
         self._finish_phis(frame)
         self.frames.pop()
+
+    def _count(self, block: ir.Block) -> None:
+        """Device functions are lowered in place, so calls of calls multiply: stop before memory or patience ends."""
+        self.emitted += len(block.body)
+        if self.emitted > _MOST_STATEMENTS:
+            raise CompileError(
+                f"the kernel grows beyond {_MOST_STATEMENTS} statements with its device functions in place",
+                place=self.place,
+                help="call fewer of them from one another, or move repeated calls into a loop",
+            )
 
     def inline(self, typed: ir.Typed, arguments: tuple[Any, ...]) -> Any:
         """A device function, lowered in place; gives what it returns."""
@@ -465,7 +483,7 @@ class Emitter:
         offset = None
         for axis, (value, source, size) in enumerate(zip(values, indices, sizes, strict=True)):
             at = arithmetic.index(self, value, source, size, position)
-            self.target.check_index(self, at, size, axis, name)
+            self.target.check_index(self, at, size, axis, name, _written(source))
             offset = at if offset is None else self.b.add(self.b.mul(offset, size, flags=("nsw",)), at, flags=("nsw",))
         if offset is None:
             return array.pointer
@@ -524,6 +542,13 @@ class Emitter:
         self.target.note_range(self, turn.value, span.start, span.stop, span.step)
         frame.loops.append((label, turn))
         return turn
+
+
+def _written(index: Type) -> str:
+    """How the source has an index: see `Site.written`."""
+    if isinstance(index, Weak):
+        return "from_end" if len(index.values) == 1 and index.values[0] < 0 else ""
+    return f"u{max(index.bits, 32)}" if isinstance(index, DType) and index.kind == "u" else ""
 
 
 def _has_no_value(type_: Type) -> bool:

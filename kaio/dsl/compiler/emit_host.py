@@ -105,7 +105,7 @@ class _PlainTarget:
     def special_register(self, e: Emitter, register: str, axis: str) -> llvm.Value:
         raise InternalError("a function without threads has no index registers")
 
-    def check_index(self, e: Emitter, index: llvm.Value, size: llvm.Value, axis: int, array: str) -> None:
+    def check_index(self, e: Emitter, index: llvm.Value, size: llvm.Value, axis: int, array: str, written: str) -> None:
         return None
 
     def check(self, e: Emitter, holds: llvm.Value, text: str) -> None:

@@ -56,7 +56,7 @@ class Ptx:
 
 def emit_ptx(typed: ir.Typed, target: str, options: CompileOptions, signature: str) -> Ptx:
     """Compile a typed kernel to PTX for an architecture such as ``sm_90``."""
-    name = spelled(typed.function.name)
+    name = entry_name(typed.function.name)
     module = llvm.Module(name)
     module.triple, module.data_layout = "nvptx64-nvidia-cuda", _DATA_LAYOUT
     machine = CudaTarget(module, typed, options)
@@ -76,6 +76,11 @@ def spelled(name: str) -> str:
     ('gain', 'gr_f6__df_e')
     """
     return "".join(letter if letter.isascii() else f"_{ord(letter):x}_" for letter in name)
+
+
+def entry_name(name: str) -> str:
+    """The name of a kernel in PTX, where `_` alone is no name and `WARP_SZ` is a constant."""
+    return spelled(name) + ("_0" if name in ("_", "WARP_SZ") else "")
 
 
 def _distinct(parameters: list[str], taken: set[str]) -> list[str]:
@@ -156,7 +161,7 @@ class CudaTarget:
         value.set_metadata("range", self.module.add_metadata([llvm.IntType(32)(low), llvm.IntType(32)(high)]))
         return value
 
-    def check_index(self, e: Emitter, index: Any, size: Any, axis: int, array: str) -> None:
+    def check_index(self, e: Emitter, index: Any, size: Any, axis: int, array: str, written: str) -> None:
         """Unchecked: the CPU device finds it."""
 
     def check(self, e: Emitter, holds: Any, text: str) -> None:

@@ -227,13 +227,15 @@ class Body:
         """Assertions are compiled where anything is checked."""
         return self.checks
 
-    def check_index(self, e: Emitter, index: llvm.Value, size: llvm.Value, axis: int, array: str) -> None:
+    def check_index(self, e: Emitter, index: llvm.Value, size: llvm.Value, axis: int, array: str, written: str) -> None:
         """One unsigned comparison, unless the proof takes it over."""
         if not self.checks or (self.prover is not None and self.prover.takes_index(index, size)):
             return
         with self._unless(e, e.b.icmp_unsigned("<", index, size)):
             is_fixed = isinstance(size, llvm.Constant)
-            self._fault(e, Site("index", e.place, e.trace, array, axis, is_fixed=is_fixed), index, size)
+            self._fault(
+                e, Site("index", e.place, e.trace, array, axis, is_fixed=is_fixed, written=written), index, size
+            )
 
     def check(self, e: Emitter, holds: llvm.Value, text: str) -> None:
         """A condition that the language demands."""

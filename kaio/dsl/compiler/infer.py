@@ -88,6 +88,7 @@ class _Inference:
         self.function, self.arguments, self.index = function, arguments, index
         self.type_callee, self.captures = type_callee, captures
         self.types: dict[str, Type] = {}
+        self.attributes: dict[tuple[int, str], Any] = {}
         self.calls: dict[str, ir.TypedCall] = {}
         self.mistakes: dict[Any, Mistake] = {}
         self.result: Type = NONE
@@ -356,7 +357,7 @@ class _Inference:
                 return dtype_of("int32")
             raise RuleError(f"`{value.name}` has no attribute `{name}`", "it has x, y and z")
         try:
-            found = getattr(value, name)
+            found = self.attributes.setdefault((id(value), name), getattr(value, name))  # a method is new each time
         except Exception:
             close = difflib.get_close_matches(name, dir(value), 1)
             raise RuleError(
@@ -436,7 +437,12 @@ class _Inference:
             example = f"for example `{callee.example}`" if callee.example else None
             raise RuleError(f"`{callee.name}{_bare(callee.signature)}`: {problem}", example) from None
         names = [*bound.args, *bound.kwargs.values()]
-        resolved = callee.typing(*(self.types[name] for name in names))
+        try:
+            resolved = callee.typing(*(self.types[name] for name in names))
+        except RuleError as problem:
+            raise problem.named(
+                {key: self.text(name) for key, name in bound.arguments.items() if name in names}
+            ) from None
         result = self.with_index(resolved.result)
         self.calls[target] = ir.TypedCall(callee, tuple(names), resolved.operands, result, resolved.static)
         return result

@@ -36,6 +36,7 @@ class Front:
     function: types.FunctionType = field(repr=False)
     source: Source = field(repr=False)
     signature: Signature
+    middles: dict[Any, _Middle] = field(default_factory=dict, repr=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.signature}\n{self.source}"
@@ -68,14 +69,14 @@ def compile_cuda(
     """Compile for an architecture such as ``sm_90``; without `link` the program has PTX and no cubin."""
     __tracebackhide__ = is_message
     from kaio.dsl.compiler import toolchain
-    from kaio.dsl.compiler.emit_ptx import emit_ptx, spelled
+    from kaio.dsl.compiler.emit_ptx import emit_ptx, entry_name
 
     with _LOCK, _faults_are_ours(front):
-        middle = _Middle(front, specialisation)
-        typed = middle.typed()
+        middle = _middle(front, specialisation)
+        typed = middle.typed
         ptx = emit_ptx(typed, target, options, str(front.signature))
     _check_shared(front, ptx.shared_nbytes)
-    name = spelled(front.signature.name)  # the entry, by which a device finds the kernel
+    name = entry_name(front.signature.name)  # the entry, by which a device finds the kernel
     cubin = toolchain.link(ptx.text, name, target) if link else b""
     program = CudaProgram(
         name, target, specialisation.arguments, specialisation.index_bits, ptx.shared_nbytes, ptx.text, cubin
@@ -91,8 +92,8 @@ def compile_host(front: Front, specialisation: Specialisation, options: CompileO
     from kaio.dsl.compiler.link_host import link_host
 
     with _LOCK, _faults_are_ours(front):
-        middle = _Middle(front, specialisation)
-        typed = middle.typed()
+        middle = _middle(front, specialisation)
+        typed = middle.typed
         module = emit_host(typed, check=check != "off", contract=options.contract)
         _check_shared(front, module.shared_nbytes)
         program = link_host(module, front.signature.name, specialisation.arguments, specialisation.index_bits)
@@ -138,8 +139,25 @@ def _check_shared(front: Front, nbytes: int) -> None:
         )
 
 
+def _middle(front: Front, specialisation: Specialisation) -> _Middle:
+    """The typed IR of a specialisation: made once for both machines, and anew when a captured value changed."""
+    key = _identity(specialisation)
+    found = front.middles.get(key)
+    if found is None or not all(capture.is_current() for capture in found.captures.values()):
+        found = front.middles[key] = _Middle(front, specialisation)
+    return found
+
+
+def _identity(specialisation: Specialisation) -> tuple[Any, ...]:
+    """A key that tells 1 from True and 0.0 from -0.0."""
+    consts = tuple((name, type(value), repr(value)) for name, value in specialisation.consts)
+    return consts, specialisation.dtypes, specialisation.index_bits
+
+
 class _Middle:
     """The stages that both machines share: translate and infer, for a kernel and the functions it calls."""
+
+    typed: Typed
 
     def __init__(self, front: Front, specialisation: Specialisation) -> None:
         self.front, self.specialisation = front, specialisation
@@ -148,9 +166,9 @@ class _Middle:
         self.functions: dict[Any, Any] = {}
         self.active: list[types.FunctionType] = []
         self.stages: dict[str, object] = {"source": front.source, "signature": front.signature}
+        self.typed = self._type()
 
-    def typed(self) -> Any:
-        """The typed kernel."""
+    def _type(self) -> Typed:
         __tracebackhide__ = is_message
         from kaio.dsl.compiler.translate import translate
 
@@ -160,7 +178,7 @@ class _Middle:
         self.stages["ir"] = translated.function
         self._note(translated.captures)
         arguments = self._argument_types()
-        typed = self._infer(self.front.function, translated.function, arguments)
+        typed: Typed = self._infer(self.front.function, translated.function, arguments)
         self.stages["types"] = typed
         return typed
 
@@ -212,6 +230,8 @@ class _Middle:
         except KaioError as problem:
             raise KernelTypeError(problem.mistakes) from problem
         translated = translate(function, source, consts, dict(self.specialisation.dtypes))
+        parts = ("__code__", "__defaults__", "__kwdefaults__")
+        self._note(tuple(Capture(function, part, getattr(function, part)) for part in parts))
         self._note(translated.captures)
         return self._infer(function, translated.function, parameters)
 

@@ -160,19 +160,22 @@ class _Reader:
             case nir.Const():
                 return ir.Constant(value.value)
             case nir.Global():
-                return ir.Constant(self.captured("global", value.name, value.value))
+                return ir.Constant(self.captured("global", value.name, value.value, self.place(assign)))
             case nir.FreeVar():
-                return ir.Constant(self.captured("closure", value.name, value.value))
+                return ir.Constant(self.captured("closure", value.name, value.value, self.place(assign)))
             case nir.Var():
                 return ir.Copy(value.name)
             case nir.Expr():
                 return self.expression(value, assign)
         raise KernelSyntaxError(f"`{value}` cannot be used in a kernel", place=self.place(assign))
 
-    def captured(self, kind: str, name: str, value: Any) -> Any:
+    def captured(self, kind: str, name: str, value: Any, place: Place) -> Any:
         if isinstance(value, TypeVar) and value.__name__ in self.dtypes:
             return self.dtypes[value.__name__]
+        if value is nir.UNDEFINED:
+            raise KernelSyntaxError(f"`{name}` is not defined any more", place=place)
         if kind == "global" and name not in self.function.__globals__ and hasattr(builtins, name):
+            self.captures[kind, name] = Capture(self.function.__globals__, name, None)
             return value
         if kind == "global":
             self.captures[kind, name] = Capture(self.function.__globals__, name, value)

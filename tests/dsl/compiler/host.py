@@ -64,7 +64,7 @@ def compiled(
     """A kernel function compiled for this machine."""
     front = read(function)
     specialisation = front.signature.specialise(consts, {}, index_bits)
-    typed = _Middle(front, specialisation).typed()
+    typed = _Middle(front, specialisation).typed
     module = emitter.emit_host(typed, check=check, contract=CompileOptions(contract=contract).contract)
     return Compiled(module, link_host(module, front.signature.name, specialisation.arguments, index_bits))
 

@@ -7,6 +7,7 @@ import types
 from collections.abc import Iterator
 from typing import TypeGuard, TypeVar
 
+from kaio.dsl import rules
 from kaio.dsl.compiler.check.scope import Scope
 from kaio.dsl.intrinsic import Intrinsic
 from kaio.dtypes import DType
@@ -16,6 +17,11 @@ __all__ = ["check_language"]
 
 _OUTSIDE = "define it outside the kernel and call it by its name: plain functions compile as device functions"
 _TUPLE = "a few values are a tuple `(a, b)`; an array of the thread is `kaio.local_mem(shape, dtype)`"
+
+_SYMBOLS: dict[type[ast.operator], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
+    ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
+}  # fmt: skip
 
 _REFUSED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Raise: (
@@ -80,6 +86,8 @@ def check_language(scope: Scope) -> Iterator[Mistake]:
                 yield _loop_else(scope, node)
             case ast.BinOp(op=ast.MatMult()) | ast.AugAssign(op=ast.MatMult()):
                 yield scope.mistake("a kernel has no `@`", node, "write the sum as a `for` loop over the shared axis")
+            case ast.BinOp():
+                yield from _folded(scope, node)
             case ast.Compare():
                 yield from _compare(scope, node)
             case ast.AnnAssign():
@@ -97,6 +105,26 @@ def check_language(scope: Scope) -> Iterator[Mistake]:
                 yield from _statement_without_effect(scope, node)
             case _ if type(node).__name__ == "TypeAlias":
                 yield scope.mistake("a kernel cannot define a type", node, "define it outside the kernel")
+
+
+def _folded(scope: Scope, node: ast.BinOp) -> Iterator[Mistake]:
+    """An operator of two bools, which Python adds up by its own rules before the compiler sees it."""
+    left, right = (_number(side) for side in (node.left, node.right))
+    if left is None or right is None or not (isinstance(left, bool) or isinstance(right, bool)):
+        return
+    try:
+        rules.binary(_SYMBOLS[type(node.op)], rules.literal(left), rules.literal(right))
+    except rules.RuleError as problem:
+        yield scope.mistake(problem.what, node, problem.help)
+
+
+def _number(node: ast.expr) -> bool | int | float | None:
+    match node:
+        case ast.Constant(value=bool() | int() | float() as value):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+            return -value
+    return None
 
 
 def _allowed_texts(scope: Scope) -> set[ast.AST]:
