@@ -40,7 +40,7 @@ class Completion:
     _seen = False
     _timed = False
     _elapsed_ms: float | None = None
-    _loaded: Any = None  # the program that was launched
+    _loaded: Any  # the program of a launch; without a default, as Python is slower to set what the class has too
     _what: str = "work"  # anything else, in a word
 
     def __init__(self, stream: Stream) -> None:
@@ -71,7 +71,8 @@ class Completion:
         return None
 
     def _spelled(self) -> str:
-        return f"the {self._what}" if self._loaded is None else f"kernel `{self._loaded.name}`"
+        loaded = getattr(self, "_loaded", None)
+        return f"the {self._what}" if loaded is None else f"kernel `{loaded.name}`"
 
     # What a user sees.
 
@@ -162,7 +163,7 @@ class Completion:
         return f"<Completion of {self._described()}, {state}>"
 
     def _described(self) -> str:
-        return f"{self._what if self._loaded is None else self._spelled()} on {self.stream.device}"
+        return f"{self._spelled().removeprefix('the ')} on {self.stream.device}"
 
 
 # No more than these, as they show in `help`: to make one of a class whose class is not `type` takes longer.

@@ -158,7 +158,9 @@ class CpuStream(Stream):
     ) -> CpuCompletion:
         """Queue a call after the earlier work on the buffers that it uses."""
         done = CpuCompletion(self)
-        done._timed, done._loaded, done._what = timed, loaded, what
+        done._timed, done._loaded = timed, loaded
+        if loaded is None:
+            done._what = what
         with self.device._lock:
             writers: list[Completion] = []
             readers: list[Completion] = []

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CudaStream"]
 
-_ref = weakref.ref
+_ref, _new = weakref.ref, object.__new__
 
 _CANDIDATES = 16  # launches of a stream that are remembered to name the one that faulted
 
@@ -134,7 +134,8 @@ class CudaStream(Stream):
         device = self.device
         if device.fault is not None or device.dropped:
             device.tidy()
-        work = CudaCompletion(self)
+        work: CudaCompletion = _new(CudaCompletion)  # quicker than through `__init__`, which takes no more
+        work.stream, work._loaded = self, loaded
         foreign: list[int] | None = None
         for buffer, _ in uses:
             if buffer.memory.stream is not self:
@@ -161,7 +162,6 @@ class CudaStream(Stream):
             self._refused(answer[0], function, arguments, loaded)
         self.last = _ref(work)
         if loaded is not None:
-            work._loaded = loaded
             self.recent.append(loaded)
         if timed:
             work._event = device.timing_events.record(self.raw)
