@@ -8,6 +8,7 @@ import gc
 import operator
 import pickle
 import pydoc
+import sys
 import threading
 from typing import Any
 
@@ -21,6 +22,7 @@ import kaio
 from kaio import f32, f64, i32, u8
 from kaio.dtypes import DTYPES
 from kaio.errors import BufferClosedError, CompletionTimeout, KaioError, OutOfMemoryError
+from kaio.runtime.leaving import finish
 
 same_device = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -561,6 +563,28 @@ def test_device_wait_waits_for_all_streams(device: Any, latch: Any) -> None:
     latch.release()
     device.wait(timeout_s=60)
     assert all(work.is_done for work in works)
+
+
+def test_work_that_outlasts_the_limit_at_exit_is_left_with_a_word(
+    device: Any, latch: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kaio.runtime.leaving._SILENT_S", 0.0)
+    monkeypatch.delattr(sys, "last_value", raising=False)
+    held = latch.hold(device.stream())
+    assert not finish(device, [held], limit_s=0.01)
+    assert not finish(device, [held], limit_s=0.01, running=["kernel `k`"])
+    assert caplog.messages == [
+        f"waiting for the work on {device}; press Ctrl-C to leave",
+        f"the work on {device} was not done 0.01 s after the program; it is left unfinished",
+        f"waiting for kernel `k` on {device}; press Ctrl-C to leave",
+        f"kernel `k` on {device} was not done 0.01 s after the program; it is left unfinished",
+    ]
+    monkeypatch.setattr(sys, "last_value", KeyboardInterrupt(), raising=False)  # as after a Ctrl-C
+    assert not finish(device, [held], limit_s=60)
+    assert len(caplog.messages) == 4
+    latch.release()
+    monkeypatch.setattr("kaio.runtime.leaving._SILENT_S", 60.0)
+    assert finish(device, [held], limit_s=60)
 
 
 # Completions.

@@ -18,7 +18,6 @@ import pytest
 import kaio
 from kaio import f32, i32
 from kaio.errors import DeviceNotFoundError, InternalError, KaioError, KernelFault, UnsupportedFeatureError
-from kaio.runtime.leaving import finish
 from kaio.runtime.limits import DESCRIPTIONS
 from kaio.runtime.opening import open_device
 
@@ -406,8 +405,7 @@ def test_an_endless_kernel_is_named_at_exit_and_left_with_ctrl_c(endless: Any) -
     assert program.stderr.readline() == "waiting for kernel `spins` on cpu; press Ctrl-C to leave\n"
     program.send_signal(signal.SIGINT)
     _, rest = program.communicate(timeout=60)
-    stopped = "kernel `spins` on cpu failed and nobody asked: the launch was stopped, because the process ends\n"
-    assert (program.returncode, rest.replace(stopped + "  help: wait for it before\n", "")) == (0, "")
+    assert (program.returncode, rest) == (0, "")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
@@ -418,24 +416,6 @@ def test_a_program_that_ctrl_c_ended_does_not_wait_for_an_endless_kernel(endless
     _, errors = program.communicate(timeout=60)
     assert errors.splitlines()[-1] == "KeyboardInterrupt"
     assert "waiting for" not in errors
-
-
-def test_work_that_outlasts_the_limit_at_exit_is_left_with_a_word(
-    cpu: Any, latch: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kaio.runtime.leaving._SILENT_S", 0.0)
-    monkeypatch.delattr(sys, "last_value", raising=False)
-    held = latch.hold(cpu.stream())
-    assert not finish(cpu, [held], limit_s=0.01)
-    assert not finish(cpu, [held], limit_s=0.01, running=["kernel `k`"])
-    assert caplog.messages == [
-        "waiting for the work on cpu; press Ctrl-C to leave",
-        "the work on cpu was not done 0.01 s after the program; it is left unfinished",
-        "waiting for kernel `k` on cpu; press Ctrl-C to leave",
-        "kernel `k` on cpu was not done 0.01 s after the program; it is left unfinished",
-    ]
-    latch.release()
-    assert finish(cpu, [held], limit_s=60)
 
 
 # Launches.

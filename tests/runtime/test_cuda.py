@@ -204,6 +204,7 @@ def test_limits_are_the_devices(gpu: Any) -> None:
 
 def test_the_same_arguments_give_the_same_device(gpu: Any) -> None:
     assert kaio.Device(0) is kaio.Device("cuda") is gpu is kaio.Device() is kaio.devices()[0]
+    assert kaio.Device("gpu") is kaio.Device("CUDA:0") is gpu
     assert (repr(gpu), str(gpu), gpu.check) == ("Device('cuda:0')", "cuda:0", "off")
 
 
@@ -326,6 +327,10 @@ def test_a_fault_is_raised_where_the_work_is_waited_for_and_poisons_the_device()
 @pytest.mark.parametrize("wait", ["gpu.wait", "gpu.current_stream().wait"])
 def test_a_fault_that_nobody_saw_is_raised_by_the_next_wait(wait: str) -> None:
     assert _outcome(f"fault()\ntell({wait})\ntell({wait})") == FAILED + POISONED
+    note = "This is from kernel `fault`, started earlier, which nobody had waited for."
+    assert _outcome(
+        f"fault()\ntry:\n    {wait}()\nexcept kaio.KernelFault as problem:\n    print(*problem.__notes__)"
+    ) == (note + "\n")
 
 
 def test_a_fault_names_the_kernels_that_may_have_caused_it() -> None:
