@@ -195,7 +195,7 @@ def _is(compare: str, pattern: float) -> Any:
     """Compare the bits without the sign with those of infinity."""
 
     def emit(e: Emitter, call: TypedCall, value: Any) -> Any:
-        from kaio.dsl.compiler.arithmetic import magnitude_bits
+        from kaio.dsl.compiler.float_bits import magnitude_bits
 
         dtype = call.operands[0]
         assert isinstance(dtype, DType)
@@ -215,7 +215,7 @@ _standard(
 
 
 def _copysign(e: Emitter, call: TypedCall, x: Any, y: Any) -> Any:
-    from kaio.dsl.compiler.arithmetic import copysign
+    from kaio.dsl.compiler.float_bits import copysign
 
     assert isinstance(call.result, DType)
     return copysign(e, x, y, call.result)

@@ -157,7 +157,7 @@ def _python_cast(name: str, dtype: DType) -> Intrinsic:
         return Resolved((given,), dtype)
 
     def emit(e: Emitter, call: TypedCall, value: Any) -> Any:
-        from kaio.dsl.compiler.arithmetic import saturate_i32
+        from kaio.dsl.compiler.conversions import saturate_i32
 
         if isinstance(call.result, Weak):
             return value

@@ -76,7 +76,7 @@ sqrt = primitive(
 
 def _extreme(name: str, nvvm: str) -> Any:
     def host(e: Emitter, x: Any, y: Any, dtype: DType) -> Any:
-        from kaio.dsl.compiler.arithmetic import extreme
+        from kaio.dsl.compiler.float_bits import extreme
 
         return extreme(e.b, name, x, y)
 

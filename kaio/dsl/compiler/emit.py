@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 from llvmlite import ir as llvmlite_ir
 
-from kaio.dsl.compiler import arithmetic, ir, loops
+from kaio.dsl.compiler import arithmetic, comparisons, conversions, ir, loops, scalars
 from kaio.dsl.compiler.loops import Turn
 from kaio.dsl.intrinsic import Intrinsic, Namespace
 from kaio.dsl.values import (
@@ -153,11 +153,11 @@ class Emitter:
 
     def llvm(self, type_: Type) -> llvmlite_ir.Type:
         """The LLVM type of a scalar in a register."""
-        return arithmetic.llvm_type(type_)
+        return scalars.llvm_type(type_)
 
     def const(self, dtype: DType, value: int | float | bool) -> llvmlite_ir.Constant:
         """A number of that type."""
-        return arithmetic.constant(dtype, value)
+        return scalars.constant(dtype, value)
 
     def convert(self, value: Any, source: Type, target: Type) -> Any:
         """A value of one type as another; the meaning is the same whether a cast asks for it or a rule."""
@@ -166,8 +166,8 @@ class Emitter:
         if isinstance(source, TupleType) and isinstance(target, TupleType):
             return tuple(self.convert(v, s, t) for v, s, t in zip(value, source.items, target.items, strict=True))
         if isinstance(target, Weak):
-            return arithmetic.literal_index(self, value, source, target)
-        return arithmetic.convert(self, value, source, target)
+            return conversions.literal_index(self, value, source, target)
+        return conversions.convert(self, value, source, target)
 
     def use(self, primitive: Intrinsic, *args: Any) -> Any:
         """Call a primitive's rule for this target."""
@@ -413,7 +413,7 @@ class Emitter:
         )
         left_type, right_type = call.operands
         if isinstance(left_type, Weak) and isinstance(right_type, Weak):
-            return arithmetic.compare_literals(self, op.op, (left, left_type), (right, right_type))
+            return comparisons.compare_literals(self, op.op, (left, left_type), (right, right_type))
         if self.target.contract and op.op in "+-" and isinstance(result, DType) and result.is_float:
             fused = self._fused(frame, op, left, right, result)
             if fused is not None:
@@ -475,14 +475,14 @@ class Emitter:
         indices = index_type.items if isinstance(index_type, TupleType) else (index_type,)
         values = index if isinstance(index_type, TupleType) else (index,)
         wide = type_.index.bits == 64 or any(isinstance(t, DType) and t.bits == 64 for t in indices)
-        position = arithmetic.INDEX_64 if wide else arithmetic.INDEX_32
+        position = INDEX64 if wide else i32
         if isinstance(type_, BufferType):
             sizes = [self.convert(size, type_.index, position) for size in array.sizes]
         else:
             sizes = [self.const(position, n) for n in type_.shape]
         offset = None
         for axis, (value, source, size) in enumerate(zip(values, indices, sizes, strict=True)):
-            at = arithmetic.index(self, value, source, size, position)
+            at = conversions.index(self, value, source, size, position)
             self.target.check_index(self, at, size, axis, name, _written(source))
             offset = at if offset is None else self.b.add(self.b.mul(offset, size, flags=("nsw",)), at, flags=("nsw",))
         if offset is None:
@@ -501,7 +501,7 @@ class Emitter:
         self.assigning = ir.user_name(self._origin(frame, name))
         pointer = self.address(value, type_, frame.values.get(index), frame.typed.types[index], self.assigning)
         loaded = self.target.load(self, pointer, isinstance(type_, BufferType) and type_.access == "In")
-        return arithmetic.from_memory(self, loaded, type_.dtype)
+        return scalars.from_memory(self, loaded, type_.dtype)
 
     def _set_item(self, frame: _Frame, statement: ir.SetItem) -> None:
         type_ = frame.typed.types[statement.array]
@@ -515,7 +515,7 @@ class Emitter:
             whole = self.convert(value, i32, INDEX64)
             fits = self.b.icmp_signed("==", whole, frame.values[statement.value])
             self.target.check(self, fits, "a position does not fit an i32 element")
-        self.b.store(arithmetic.to_memory(self, value, type_.dtype), pointer)
+        self.b.store(scalars.to_memory(self, value, type_.dtype), pointer)
 
     @staticmethod
     def _origin(frame: _Frame, name: str) -> str:
@@ -570,7 +570,7 @@ def _leaf_types(e: Emitter, type_: Type) -> list[llvmlite_ir.Type]:
 
 
 def _pointer(e: Emitter, dtype: DType, space: int) -> llvmlite_ir.Type:
-    return arithmetic.memory_type(dtype).as_pointer(space if e.target.name == "cuda" else 0)
+    return scalars.memory_type(dtype).as_pointer(space if e.target.name == "cuda" else 0)
 
 
 def _leaves(value: Any, type_: Type) -> list[llvmlite_ir.Value]:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from llvmlite import ir as llvm
 
-from kaio.dsl.compiler import arithmetic, ir, toolchain
+from kaio.dsl.compiler import ir, scalars, toolchain
 from kaio.dsl.compiler.emit import Axis, BufferValue, Emitter
 from kaio.dsl.compiler.options import CompileOptions
 from kaio.dsl.values import BufferType, Type
@@ -219,17 +219,17 @@ def _flatten(param: str, type_: Type) -> tuple[list[str], list[llvm.Type]]:
     """A buffer is a pointer and its sizes; a bool is a byte."""
     if isinstance(type_, BufferType):
         sizes = [f"{param}_size"] if type_.ndim == 1 else [f"{param}_size{axis}" for axis in range(type_.ndim)]
-        index = arithmetic.llvm_type(type_.index)
-        return [f"{param}_ptr", *sizes], [arithmetic.memory_type(type_.dtype).as_pointer(1), *[index] * type_.ndim]
+        index = scalars.llvm_type(type_.index)
+        return [f"{param}_ptr", *sizes], [scalars.memory_type(type_.dtype).as_pointer(1), *[index] * type_.ndim]
     assert isinstance(type_, DType)
-    return [param], [arithmetic.memory_type(type_)]
+    return [param], [scalars.memory_type(type_)]
 
 
 def _assemble(e: Emitter, type_: Type, flat: Any) -> Any:
     if isinstance(type_, BufferType):
         return BufferValue(next(flat), tuple(next(flat) for _ in range(type_.ndim)))
     value = next(flat)
-    return arithmetic.from_memory(e, value, type_) if type_ is bool_ else value  # type: ignore[arg-type]
+    return scalars.from_memory(e, value, type_) if type_ is bool_ else value  # type: ignore[arg-type]
 
 
 class _Lines:

@@ -7,7 +7,7 @@ from typing import Any
 from llvmlite import ir as llvm
 
 from kaio import host_abi as abi
-from kaio.dsl.compiler import arithmetic
+from kaio.dsl.compiler import scalars
 from kaio.dsl.compiler.emit import BufferValue, Emitter
 from kaio.dsl.values import BufferType, Type
 from kaio.dtypes import DType
@@ -29,11 +29,11 @@ def argument_types(types: tuple[Type | None, ...]) -> list[llvm.Type]:
     for type_ in types:
         if isinstance(type_, BufferType):
             flat += [
-                arithmetic.memory_type(type_.dtype).as_pointer(),
-                *[arithmetic.llvm_type(type_.index)] * type_.ndim,
+                scalars.memory_type(type_.dtype).as_pointer(),
+                *[scalars.llvm_type(type_.index)] * type_.ndim,
             ]
         elif isinstance(type_, DType):
-            flat.append(arithmetic.memory_type(type_))
+            flat.append(scalars.memory_type(type_))
     return flat
 
 
@@ -55,7 +55,7 @@ def argument_values(
             values.append(BufferValue(next(rest), tuple(next(rest) for _ in range(type_.ndim))))
         elif isinstance(type_, DType):
             value = next(rest)
-            values.append(arithmetic.from_memory(e, value, type_) if e is not None else value)
+            values.append(scalars.from_memory(e, value, type_) if e is not None else value)
         else:
             values.append(None)
     return tuple(values)

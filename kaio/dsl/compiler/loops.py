@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir as llvm
 
-from kaio.dsl.compiler import arithmetic
+from kaio.dsl.compiler.comparisons import less
+from kaio.dsl.compiler.scalars import constant, llvm_type
 from kaio.dsl.values import RangeType
 from kaio.dtypes import DType
 
@@ -40,8 +41,8 @@ def make_range(e: Emitter, type_: RangeType, bounds: list[Any]) -> RangeValue:
     """`range(stop)`, `range(start, stop)` or `range(start, stop, step)`."""
     dtype = type_.dtype
     if len(bounds) == 1:
-        bounds = [arithmetic.constant(dtype, 0), *bounds]
-    start, stop, step = bounds if len(bounds) == 3 else [*bounds, arithmetic.constant(dtype, 1)]
+        bounds = [constant(dtype, 0), *bounds]
+    start, stop, step = bounds if len(bounds) == 3 else [*bounds, constant(dtype, 1)]
     first = (
         None
         if _is_plain(type_, start, stop)
@@ -53,7 +54,7 @@ def make_range(e: Emitter, type_: RangeType, bounds: list[Any]) -> RangeValue:
 def turn(e: Emitter, type_: RangeType, span: RangeValue) -> Turn:
     """The head of the loop; the builder stands at the start of its block."""
     dtype, b = type_.dtype, e.b
-    here = b.phi(arithmetic.llvm_type(dtype))
+    here = b.phi(llvm_type(dtype))
     if span.first is None:
         later = b.add(here, span.step, flags=("nsw",) if dtype.kind == "i" else ())
         return Turn(here, _before(e, dtype, here, span.stop, (type_.step or 1) > 0), [(here, span.start, later)])
@@ -72,12 +73,12 @@ def _is_plain(type_: RangeType, start: Any, stop: Any) -> bool:
 
 
 def _before(e: Emitter, dtype: DType, here: Any, stop: Any, up: bool) -> Any:
-    return arithmetic.less(e, dtype, here, stop) if up else arithmetic.less(e, dtype, stop, here)
+    return less(e, dtype, here, stop) if up else less(e, dtype, stop, here)
 
 
 def _is_more_than_a_step_left(e: Emitter, dtype: DType, here: Any, span: RangeValue, up: bool) -> Any:
     left = e.b.sub(span.stop, here) if up else e.b.sub(here, span.stop)
-    size = span.step if up else e.b.sub(arithmetic.constant(dtype, 0), span.step)
+    size = span.step if up else e.b.sub(constant(dtype, 0), span.step)
     return e.b.icmp_unsigned(">", left, size)
 
 
@@ -85,7 +86,7 @@ def _towards(e: Emitter, type_: RangeType, step: Any, condition: Any) -> Any:
     """The condition for the direction of the step, which is known or found at run time; step 0 has no turns."""
     if type_.step is not None:
         return condition(type_.step > 0)
-    zero = arithmetic.constant(type_.dtype, 0)
+    zero = constant(type_.dtype, 0)
     e.target.check(e, e.b.icmp_unsigned("!=", step, zero), "range() with step 0")
     if type_.dtype.kind == "u":
         return e.b.and_(condition(True), e.b.icmp_unsigned("!=", step, zero))

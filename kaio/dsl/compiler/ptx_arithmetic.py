@@ -12,7 +12,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from kaio.dsl.compiler.arithmetic import extreme
+from kaio.dsl.compiler.float_bits import extreme
 
 __all__ = ["call", "emit_instruction", "emit_wide"]
 

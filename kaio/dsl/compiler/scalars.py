@@ -1,0 +1,64 @@
+"""How a scalar is in a register, and how in memory: LLVM's types and numbers of kaio's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir as llvm
+
+from kaio.dsl.values import Type, Weak
+from kaio.dtypes import DType, bool_
+from kaio.errors import InternalError
+
+if TYPE_CHECKING:
+    from kaio.dsl.compiler.emit import Emitter
+
+__all__ = ["BOOL", "Value", "choose", "constant", "from_memory", "llvm_type", "memory_type", "to_memory"]
+
+Value = Any  # an llvmlite value; llvmlite has no types of its own
+
+BOOL: DType = bool_  # type: ignore[assignment]
+
+
+def llvm_type(type_: Type) -> llvm.Type:
+    """The LLVM type of a scalar in a register."""
+    if type_ is bool_:
+        return llvm.IntType(1)
+    if isinstance(type_, Weak):  # which of several values: their position
+        return llvm.IntType(32)
+    if isinstance(type_, DType):
+        if type_.is_float:
+            return llvm.FloatType() if type_.bits == 32 else llvm.DoubleType()
+        return llvm.IntType(type_.bits)
+    raise InternalError(f"{type_!r} has no value at run time")
+
+
+def constant(dtype: DType, value: int | float | bool) -> llvm.Constant:
+    """A number of that type."""
+    if dtype is BOOL:
+        return llvm.Constant(llvm.IntType(1), int(bool(value)))
+    return llvm.Constant(llvm_type(dtype), float(value) if dtype.is_float else int(value))
+
+
+def memory_type(dtype: DType) -> llvm.Type:
+    """The LLVM type of an element in memory."""
+    return llvm.IntType(8) if dtype is BOOL else llvm_type(dtype)
+
+
+def from_memory(e: Emitter, value: Value, dtype: DType) -> Value:
+    """A loaded element as a value: bools are bytes in memory."""
+    return e.b.icmp_unsigned("!=", value, llvm.IntType(8)(0)) if dtype is BOOL else value
+
+
+def to_memory(e: Emitter, value: Value, dtype: DType) -> Value:
+    """A value as it is stored."""
+    return e.b.zext(value, llvm.IntType(8)) if dtype is BOOL else value
+
+
+def choose(e: Emitter, position: Value, values: Sequence[Value]) -> Value:
+    """The value at that position (an i32): how one of several literals is found at run time."""
+    chosen = values[0]
+    for k, value in enumerate(values[1:], 1):
+        chosen = e.b.select(e.b.icmp_unsigned("==", position, llvm.IntType(32)(k)), value, chosen)
+    return chosen
