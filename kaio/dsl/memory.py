@@ -66,8 +66,8 @@ def _local(e: Emitter, call: TypedCall, shape: Any, dtype: Any) -> Any:
 
 
 def _made(e: Emitter, call: TypedCall, make: Any) -> Any:
-    from kaio.dsl.compiler.emit import ArrayValue
     from kaio.dsl.compiler.scalars import memory_type
+    from kaio.dsl.compiler.target import ArrayValue
 
     array = call.result
     assert isinstance(array, ArrayType)

@@ -16,8 +16,9 @@ from typing import Any, Literal
 from llvmlite import ir as llvm
 
 from kaio.dsl.compiler import ir, scalars, toolchain
-from kaio.dsl.compiler.emit import Axis, BufferValue, Emitter
+from kaio.dsl.compiler.emit import Emitter
 from kaio.dsl.compiler.options import CompileOptions
+from kaio.dsl.compiler.target import Axis, BufferValue
 from kaio.dsl.values import BufferType, Type
 from kaio.dtypes import DType, bool_
 from kaio.errors import Place

@@ -8,7 +8,8 @@ from llvmlite import ir as llvm
 
 from kaio import host_abi as abi
 from kaio.dsl.compiler import scalars
-from kaio.dsl.compiler.emit import BufferValue, Emitter
+from kaio.dsl.compiler.emit import Emitter
+from kaio.dsl.compiler.target import BufferValue
 from kaio.dsl.values import BufferType, Type
 from kaio.dtypes import DType
 

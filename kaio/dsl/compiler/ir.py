@@ -23,8 +23,8 @@ from kaio.source import Source
 __all__ = [
     "Argument", "Assign", "Attribute", "Binary", "Block", "Branch", "Call", "Constant", "Copy", "Fail", "Function",
     "GetItem", "Item", "Iterate", "Jump", "Op", "Phi", "Return", "SetItem", "Statement", "Step", "StepFlag",
-    "StepValue", "Terminator", "Tuple", "Typed", "TypedCall", "Unary", "Unpack", "is_temporary", "operands",
-    "user_name", "with_operands",
+    "StepValue", "Terminator", "Tuple", "Typed", "TypedCall", "Unary", "Unpack", "definitions", "is_temporary",
+    "operands", "user_name", "with_operands",
 ]  # fmt: skip
 
 
@@ -357,6 +357,11 @@ class Typed:
 
     def __str__(self) -> str:
         return _print(self.function, self.types)
+
+
+def definitions(function: Function) -> dict[str, Assign]:
+    """The assignment of each name."""
+    return {s.target: s for block in function.blocks for s in block.body if isinstance(s, Assign)}
 
 
 def is_temporary(name: str) -> bool:

@@ -1,0 +1,60 @@
+"""Elements of buffers and arrays: their addresses, with each axis checked where the target checks, loads and stores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir as llvm
+
+from kaio.dsl.compiler import conversions, scalars
+from kaio.dsl.values import INDEX64, ArrayType, BufferType, TupleType, Type, Weak
+from kaio.dtypes import DType, i32
+
+if TYPE_CHECKING:
+    from kaio.dsl.compiler.emit import Emitter
+
+__all__ = ["address", "load", "store"]
+
+
+def address(
+    e: Emitter, array: Any, type_: BufferType | ArrayType, index: Any, index_type: Type, name: str
+) -> llvm.Value:
+    """The address of one element; each axis is checked where the target checks."""
+    indices = index_type.items if isinstance(index_type, TupleType) else (index_type,)
+    values = index if isinstance(index_type, TupleType) else (index,)
+    wide = type_.index.bits == 64 or any(isinstance(t, DType) and t.bits == 64 for t in indices)
+    position = INDEX64 if wide else i32
+    offset = None
+    for axis, (value, source, size) in enumerate(zip(values, indices, _sizes(e, array, type_, position), strict=True)):
+        at = conversions.index(e, value, source, size, position)
+        e.target.check_index(e, at, size, axis, name, _written(source))
+        offset = at if offset is None else e.b.add(e.b.mul(offset, size, flags=("nsw",)), at, flags=("nsw",))
+    return array.pointer if offset is None else e.b.gep(array.pointer, [offset], inbounds=True)
+
+
+def _sizes(e: Emitter, array: Any, type_: BufferType | ArrayType, position: DType) -> list[llvm.Value]:
+    if isinstance(type_, BufferType):
+        return [e.convert(size, type_.index, position) for size in array.sizes]
+    return [e.const(position, n) for n in type_.shape]
+
+
+def _written(index: Type) -> str:
+    """How the source has an index: see `Site.written`."""
+    if isinstance(index, Weak):
+        return "from_end" if len(index.values) == 1 and index.values[0] < 0 else ""
+    return f"u{max(index.bits, 32)}" if isinstance(index, DType) and index.kind == "u" else ""
+
+
+def load(e: Emitter, pointer: llvm.Value, type_: BufferType | ArrayType) -> llvm.Value:
+    """The element at an address, as a value."""
+    loaded = e.target.load(e, pointer, isinstance(type_, BufferType) and type_.access == "In")
+    return scalars.from_memory(e, loaded, type_.dtype)
+
+
+def store(e: Emitter, pointer: llvm.Value, dtype: DType, value: Any, source: Type) -> None:
+    """Set the element at an address to a value of type `source`."""
+    element = e.convert(value, source, dtype)
+    if source is INDEX64 and dtype is i32:
+        fits = e.b.icmp_signed("==", e.convert(element, i32, INDEX64), value)
+        e.target.check(e, fits, "a position does not fit an i32 element")
+    e.b.store(scalars.to_memory(e, element, dtype), pointer)

@@ -1,0 +1,93 @@
+"""A function while it is walked: what its names are, where its blocks begin and end, and the joining of its ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir as llvm
+
+from kaio.dsl.compiler import ir
+from kaio.dsl.compiler.leaves import leaf_types, leaves, rebuild, undefined
+from kaio.dsl.compiler.loops import Turn
+from kaio.dsl.values import Type
+
+if TYPE_CHECKING:
+    from kaio.dsl.compiler.emit import Emitter
+
+__all__ = ["Frame", "join"]
+
+
+@dataclass
+class Frame:
+    """One function that is being walked: the kernel, or a device function in place.
+
+    products: the factors of each product that may still be fused with a sum of its expression
+    starts, ends: the LLVM block in which a block of the IR begins, and the one in which it ends
+    edges: the ways from block to block that were emitted
+    """
+
+    typed: ir.Typed
+    arguments: dict[str, Any]
+    on_return: Callable[[Any], None]
+    values: dict[str, Any] = field(default_factory=dict)
+    products: dict[str, tuple[llvm.Value, llvm.Value]] = field(default_factory=dict)
+    starts: dict[int, llvm.Block] = field(default_factory=dict)
+    ends: dict[int, llvm.Block] = field(default_factory=dict)
+    edges: set[tuple[int, int]] = field(default_factory=set)
+    loops: list[tuple[int, Turn]] = field(default_factory=list)
+    phis: list[tuple[int, ir.Assign, list[llvm.PhiInstr]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.blocks: Mapping[int, ir.Block] = {block.label: block for block in self.typed.function.blocks}
+        self.definitions = ir.definitions(self.typed.function)
+
+    def origin(self, name: str) -> str:
+        """The variable behind a temporary."""
+        while ir.is_temporary(name) and name in self.definitions:
+            op = self.definitions[name].op
+            if not isinstance(op, ir.Copy):
+                break
+            name = op.source
+        return name
+
+    def add_phi(self, e: Emitter, label: int, assign: ir.Assign) -> Any:
+        """The value that comes in where ways join; `finish_phis` says from where."""
+        type_ = self.typed.types[assign.target]
+        phis = [e.b.phi(leaf) for leaf in leaf_types(e, type_)]
+        self.phis.append((label, assign, phis))
+        return rebuild(iter(phis), type_)
+
+    def finish_phis(self, e: Emitter) -> None:
+        """Say what comes in from each block, when all are there."""
+        for label, assign, phis in self.phis:
+            for at in self._before(label):
+                for phi, leaf in zip(phis, self._incoming(e, assign, at), strict=True):
+                    phi.add_incoming(leaf, self.ends[at])
+        order = {label: position for position, label in enumerate(self.blocks)}
+        for label, turn in self.loops:
+            for at in self._before(label):
+                entering = order[at] < order[label]
+                for phi, first, later in turn.phis:
+                    phi.add_incoming(first if entering else later, self.ends[at])
+
+    def _before(self, label: int) -> list[int]:
+        return sorted(at for at, to in self.edges if to == label)
+
+    def _incoming(self, e: Emitter, assign: ir.Assign, at: int) -> list[llvm.Value]:
+        assert isinstance(assign.op, ir.Phi)
+        type_, name = self.typed.types[assign.target], dict(assign.op.incoming).get(at)
+        e.b.position_before(self.ends[at].terminator)
+        if name is None:  # not assigned on this way; the checks have shown that it is not read there
+            return undefined(e, type_)
+        return leaves(e.convert(self.values.get(name), self.typed.types[name], type_), type_)
+
+
+def join(e: Emitter, type_: Type, returned: list[tuple[Any, llvm.Block]]) -> Any:
+    """The one value of a function that returns in several blocks; the builder stands where they join."""
+    phis = [e.b.phi(leaf) for leaf in leaf_types(e, type_)]
+    for value, block in returned:
+        for phi, leaf in zip(phis, leaves(value, type_), strict=True):
+            phi.add_incoming(leaf, block)
+    return rebuild(iter(phis), type_)

@@ -1,0 +1,95 @@
+"""What a machine must know to receive a typed function, and the values that exist while it does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from llvmlite import ir as llvmlite_ir
+
+if TYPE_CHECKING:
+    from kaio.dsl.compiler.emit import Emitter
+
+__all__ = ["ArrayValue", "Axis", "BufferValue", "Target"]
+
+Axis = Literal["x", "y", "z"]
+
+
+class Target(Protocol):
+    """What a machine must know to receive a typed function."""
+
+    contract: bool
+
+    @property
+    def name(self) -> Literal["cuda", "host"]:
+        """Which of an intrinsic's rules are this machine's."""
+
+    def locate(self, e: Emitter) -> None:
+        """The following instructions come from `e.place` (of `e.source`, called from `e.callers`)."""
+
+    def special_register(self, e: Emitter, register: str, axis: Axis) -> llvmlite_ir.Value:
+        """`tid`, `ntid`, `ctaid` or `nctaid` of one axis, as i32."""
+
+    def check_index(
+        self, e: Emitter, index: llvmlite_ir.Value, size: llvmlite_ir.Value, axis: int, array: str, written: str
+    ) -> None:
+        """Leave with a fault unless 0 <= index < size (both i32 or both i64); nothing where unchecked.
+
+        `written` says how the source has the index: see `Site.written`.
+        """
+
+    def check(self, e: Emitter, holds: llvmlite_ir.Value, text: str) -> None:
+        """Leave with a fault unless `holds`; nothing where unchecked."""
+
+    def fail(self, e: Emitter, text: str) -> None:
+        """End the current block: an assertion did not hold. Only reached where `checks_asserts`."""
+
+    @property
+    def checks_asserts(self) -> bool:
+        """Whether assertions are compiled at all."""
+
+    def shared(self, e: Emitter, element: llvmlite_ir.Type, count: int, name: str) -> llvmlite_ir.Value:
+        """A pointer to `count` elements that the threads of a block share."""
+
+    def local(self, e: Emitter, element: llvmlite_ir.Type, count: int, name: str) -> llvmlite_ir.Value:
+        """A pointer to `count` elements of this thread's own."""
+
+    def load(self, e: Emitter, pointer: llvmlite_ir.Value, read_only: bool) -> llvmlite_ir.Value:
+        """Load one element from memory."""
+
+    def atomic(self, e: Emitter, operation: str, pointer: Any, value: Any) -> Any:
+        """Update an element in one step and give what was there (host rules only)."""
+
+    def decide(self, e: Emitter, condition: llvmlite_ir.Value) -> bool | None:
+        """A branch that is known to go one way in this version of the code; None where it is not."""
+
+    def note_range(
+        self,
+        e: Emitter,
+        value: llvmlite_ir.Value,
+        start: llvmlite_ir.Value,
+        stop: llvmlite_ir.Value,
+        step: llvmlite_ir.Value,
+    ) -> None:
+        """`value` is what a `for` loop over range(start, stop, step) is at."""
+
+    def suspend(self, e: Emitter, kind: str, **values: llvmlite_ir.Value) -> llvmlite_ir.Value | None:
+        """Let the other threads run until they are all here (host rules only)."""
+
+    def leave(self, e: Emitter) -> None:
+        """End the current block: the kernel returns here."""
+
+
+@dataclass(frozen=True)
+class BufferValue:
+    """A buffer argument: the address of its first element, and its sizes as values of the index type."""
+
+    pointer: llvmlite_ir.Value
+    sizes: tuple[llvmlite_ir.Value, ...]
+
+
+@dataclass(frozen=True)
+class ArrayValue:
+    """A shared or local array."""
+
+    pointer: llvmlite_ir.Value
