@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kaio.dtypes import DType, i32
+from kaio.dtypes import DType, bool_, i32
 from kaio.program import Access
 
 __all__ = [
-    "INDEX64", "NONE", "ArrayType", "BufferType", "IteratorType", "ObjectType", "RangeType", "Scalar", "StepType",
-    "TupleType", "Type", "Weak", "index_type", "show",
+    "BOOL", "INDEX64", "NONE", "ArrayType", "BufferType", "IteratorType", "ObjectType", "RangeType", "Scalar",
+    "StepType", "TupleType", "Type", "Weak", "index_type", "show",
 ]  # fmt: skip
 
 
@@ -50,6 +50,9 @@ class Weak:
 class index(int, metaclass=DType, kind="i", bits=64, numpy="int64", ptx="s64"):
     """The index type of the wide variant: an i64 that may be stored in an i32 element when it fits."""
 
+
+BOOL: DType = bool_  # type: ignore[assignment]
+"""`bool_` as what it is here; to type checkers it is `bool`."""
 
 INDEX64: DType = index
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from kaio.dsl import primitives, rules
 from kaio.dsl.compiler.conversions import convert, literal
-from kaio.dsl.compiler.scalars import BOOL, Value, choose, constant
-from kaio.dsl.values import Type, Weak
+from kaio.dsl.compiler.scalars import Value, choose, constant
+from kaio.dsl.values import BOOL, Type, Weak
 from kaio.dtypes import DType, f64, i32, i64, u32, u64
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir as llvm
 
 from kaio.dsl import primitives
-from kaio.dsl.compiler.scalars import BOOL, Value, choose, constant, llvm_type
-from kaio.dsl.values import Type, Weak
+from kaio.dsl.compiler.scalars import Value, choose, constant, llvm_type
+from kaio.dsl.values import BOOL, Type, Weak
 from kaio.dtypes import DType, f64, i32, u32
 
 if TYPE_CHECKING:

@@ -7,23 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir as llvm
 
-from kaio.dsl.values import Type, Weak
-from kaio.dtypes import DType, bool_
+from kaio.dsl.values import BOOL, Type, Weak
+from kaio.dtypes import DType
 from kaio.errors import InternalError
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
 
-__all__ = ["BOOL", "Value", "choose", "constant", "from_memory", "llvm_type", "memory_type", "to_memory"]
+__all__ = ["Value", "choose", "constant", "from_memory", "llvm_type", "memory_type", "to_memory"]
 
 Value = Any  # an llvmlite value; llvmlite has no types of its own
-
-BOOL: DType = bool_  # type: ignore[assignment]
 
 
 def llvm_type(type_: Type) -> llvm.Type:
     """The LLVM type of a scalar in a register."""
-    if type_ is bool_:
+    if type_ is BOOL:
         return llvm.IntType(1)
     if isinstance(type_, Weak):  # which of several values: their position
         return llvm.IntType(32)

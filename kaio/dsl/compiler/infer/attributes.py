@@ -1,0 +1,60 @@
+"""`value.name`: of buffers and arrays, of positions, and of Python objects, which are captured."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from typing import TYPE_CHECKING, Any
+
+from kaio.dsl.compiler.captures import Capture
+from kaio.dsl.compiler.infer.constants import constant_type
+from kaio.dsl.intrinsic import Namespace
+from kaio.dsl.rules import RuleError
+from kaio.dsl.values import ArrayType, BufferType, ObjectType, TupleType, Type, Weak, show
+from kaio.dtypes import dtype_of
+
+if TYPE_CHECKING:
+    from kaio.dsl.compiler.infer.inference import Inference
+
+__all__ = ["attribute"]
+
+
+def attribute(inference: Inference, value: Type, name: str) -> Type:
+    """The type of an attribute; what is read of an object is captured."""
+    if isinstance(value, ObjectType):
+        return _of_object(inference, value.value, name)
+    if isinstance(value, BufferType | ArrayType):
+        return _of_array(value, name)
+    raise RuleError(f"{show(value)} has no attribute `{name}`")
+
+
+def _of_array(value: BufferType | ArrayType, name: str) -> Type:
+    known: dict[str, Type] = {"ndim": Weak("i", (value.ndim,)), "dtype": ObjectType(value.dtype)}
+    if isinstance(value, ArrayType):
+        known["size"] = Weak("i", (math.prod(value.shape),))
+        known["shape"] = TupleType(tuple(Weak("i", (n,)) for n in value.shape))
+    else:
+        known |= {"size": value.index, "shape": TupleType((value.index,) * value.ndim)}
+    if name in known:
+        return known[name]
+    close = difflib.get_close_matches(name, known, 1)
+    way_out = f"did you mean `{close[0]}`?" if close else f"it has {', '.join(sorted(known))}"
+    raise RuleError(f"{show(value)} has no attribute `{name}`", way_out)
+
+
+def _of_object(inference: Inference, value: Any, name: str) -> Type:
+    if isinstance(value, Namespace):
+        if name in ("x", "y", "z"):
+            return dtype_of("int32")
+        raise RuleError(f"`{value.name}` has no attribute `{name}`", "it has x, y and z")
+    try:
+        found = inference.attributes.setdefault((id(value), name), getattr(value, name))  # a method is new each time
+    except Exception:
+        close = difflib.get_close_matches(name, dir(value), 1)
+        raise RuleError(
+            f"{ObjectType(value)!r} has no attribute `{name}`", f"did you mean `{close[0]}`?" if close else None
+        ) from None
+    space = getattr(value, "__dict__", None)
+    if isinstance(space, dict) and name in space:
+        inference.captures[id(space), name] = Capture(space, name, found)
+    return constant_type(found)

@@ -1,0 +1,150 @@
+"""Calls: of intrinsics and dtypes by their records, of Python functions by typing them for these arguments."""
+
+from __future__ import annotations
+
+import inspect
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kaio.dsl import operators, rules
+from kaio.dsl.compiler import advice, ir
+from kaio.dsl.compiler.infer.constants import constant_type, numpy_dtype
+from kaio.dsl.function import Func
+from kaio.dsl.intrinsic import STANDARD, Intrinsic
+from kaio.dsl.rules import RuleError
+from kaio.dsl.values import INDEX64, ObjectType, TupleType, Type, Weak, show
+from kaio.dtypes import DType
+from kaio.errors import is_message
+
+if TYPE_CHECKING:
+    from kaio.dsl.compiler.infer.inference import Inference
+
+__all__ = ["call"]
+
+__tracebackhide__ = is_message
+
+
+def call(inference: Inference, assign: ir.Assign, op: ir.Call) -> Type:
+    """The type of what a call gives; what it resolved to is kept for the emitter."""
+    function = inference.types[op.function]
+    if not isinstance(function, ObjectType):
+        raise RuleError(f"{show(function)} cannot be called")
+    callee = _resolved(function.value)
+    if isinstance(callee, Intrinsic):
+        return _call_intrinsic(inference, assign.target, op, callee)
+    if isinstance(callee, FunctionType):
+        return _call_function(inference, assign, op, callee)
+    way_out = advice.instead_of_call(callee, inference.origins.text(op.function))
+    raise RuleError(f"{show(function)} cannot be called in a kernel", way_out)
+
+
+def _resolved(callee: Any) -> Any:
+    """The record of an intrinsic, a dtype or a function of Python's, or the function inside a `Func`."""
+    if isinstance(callee, type) and issubclass(callee, np.generic):  # np.float64(0.1) has a width of its own
+        return operators.cast_to(numpy_dtype(callee))
+    if isinstance(callee, DType):
+        return operators.cast_to(callee)
+    if not isinstance(callee, Intrinsic) and _is_hashable(callee):
+        callee = STANDARD.get(callee, callee)
+    return callee.function if isinstance(callee, Func) else callee
+
+
+def _call_intrinsic(inference: Inference, target: str, op: ir.Call, callee: Intrinsic) -> Type:
+    assert callee.signature is not None
+    assert callee.typing is not None
+    try:
+        bound = callee.signature.bind(*op.args, **dict(op.kwargs))
+    except TypeError as problem:
+        example = f"for example `{callee.example}`" if callee.example else None
+        raise RuleError(f"`{callee.name}{_bare(callee.signature)}`: {problem}", example) from None
+    names = [*bound.args, *bound.kwargs.values()]
+    try:
+        resolved = callee.typing(*(inference.types[name] for name in names))
+    except RuleError as problem:
+        raise problem.named(
+            {key: inference.origins.text(name) for key, name in bound.arguments.items() if name in names}
+        ) from None
+    result = _with_index(resolved.result, inference.index)
+    inference.calls[target] = ir.TypedCall(callee, tuple(names), resolved.operands, result, resolved.static)
+    return result
+
+
+def _with_index(type_: Type, index: DType) -> Type:
+    """Records speak of the wide index; in the narrow variant it is i32."""
+    if isinstance(type_, TupleType):
+        return TupleType(tuple(_with_index(item, index) for item in type_.items))
+    return index if type_ is INDEX64 else type_
+
+
+def _call_function(inference: Inference, assign: ir.Assign, op: ir.Call, callee: FunctionType) -> Type:
+    signature = inspect.signature(callee)
+    try:
+        bound = signature.bind(*op.args, **dict(op.kwargs))
+    except TypeError as problem:
+        raise RuleError(f"`{callee.__name__}{signature}`: {problem}") from None
+    fixed = _annotated(callee)
+    arguments: list[str | ir.Constant] = []
+    parameters: dict[str, Type] = {}
+    for name, parameter in signature.parameters.items():
+        given = _argument(callee, bound.arguments.get(name), parameter)
+        type_ = inference.types[given] if isinstance(given, str) else constant_type(given.value)
+        arguments.append(given)
+        parameters[name] = _as_annotated(callee, name, type_, fixed[name]) if name in fixed else type_
+    typed = inference.type_callee(callee, parameters, assign.place)
+    inference.calls[assign.target] = ir.TypedCall(typed, tuple(arguments), tuple(parameters.values()), typed.result)
+    return typed.result
+
+
+def _argument(callee: FunctionType, given: Any, parameter: inspect.Parameter) -> str | ir.Constant:
+    """The name that is given for a parameter, or its default."""
+    if given is None:
+        return ir.Constant(parameter.default)
+    if not isinstance(given, str):
+        raise RuleError(
+            f"`{callee.__name__}` takes a variable number of arguments",
+            "a kernel calls functions with fixed parameters",
+        )
+    return given
+
+
+def _as_annotated(callee: FunctionType, name: str, type_: Type, annotated: DType) -> DType:
+    """An argument goes into an annotated parameter as a value into an element."""
+    if not isinstance(type_, DType | Weak):
+        raise RuleError(f"argument `{name}` of `{callee.__name__}` is {show(annotated)}, not {show(type_)}")
+    rules.store(type_, annotated)
+    return annotated
+
+
+def _bare(signature: inspect.Signature) -> inspect.Signature:
+    """A signature without annotations, as it is shown in messages."""
+    empty = inspect.Parameter.empty
+    return signature.replace(
+        parameters=[p.replace(annotation=empty) for p in signature.parameters.values()], return_annotation=empty
+    )
+
+
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _annotated(function: FunctionType) -> dict[str, DType]:
+    """The parameters of a device function that an annotation fixes; other annotations are for people."""
+    hints = {name: _evaluated(hint, function) for name, hint in function.__annotations__.items() if name != "return"}
+    return {name: hint for name, hint in hints.items() if isinstance(hint, DType)}
+
+
+def _evaluated(hint: Any, function: FunctionType) -> Any:
+    """An annotation, read if it is a text; None where it has names that only a type checker knows."""
+    if not isinstance(hint, str):
+        return hint
+    closure = inspect.getclosurevars(function).nonlocals
+    try:
+        return eval(hint, function.__globals__, dict(closure))
+    except Exception:
+        return None

@@ -1,0 +1,66 @@
+"""`array[index]`, read and written."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kaio.dsl import operators
+from kaio.dsl.compiler import advice, ir
+from kaio.dsl.compiler.infer import remedies
+from kaio.dsl.rules import RuleError
+from kaio.dsl.values import ArrayType, BufferType, ObjectType, TupleType, Type, Weak
+from kaio.errors import Place
+
+if TYPE_CHECKING:
+    from kaio.dsl.compiler.infer.inference import Inference
+
+__all__ = ["get_item", "set_item"]
+
+
+def get_item(inference: Inference, op: ir.GetItem, value: Type, index: Type) -> Type:
+    """The type of an item of a tuple, or of an element."""
+    if isinstance(value, TupleType):
+        return _item(value, index)
+    return _element(inference, op.value, op.index, value, index).dtype
+
+
+def _item(value: TupleType, index: Type) -> Type:
+    if not isinstance(index, Weak) or not isinstance(index.value, int):
+        raise RuleError(
+            "a tuple is indexed with an int literal",
+            "numbers to choose from at run time are a buffer, for example `In[f32]`, or a `local_mem` array",
+        )
+    if not -len(value.items) <= index.value < len(value.items):
+        raise RuleError(f"index {index.value} is out of range for a tuple of {len(value.items)}")
+    return value.items[index.value]
+
+
+def set_item(inference: Inference, statement: ir.SetItem) -> None:
+    """Whether an element may be set so; a mistake is noted where the value is written."""
+    array, index, value = (inference.types.get(n) for n in (statement.array, statement.index, statement.value))
+    if array is None or index is None or value is None:
+        return
+    name = ir.user_name(statement.array)
+    target = _element(inference, statement.array, statement.index, array, index)
+    try:
+        operators.check_store(target, value, name, inference.origins.text(statement.value))
+    except RuleError as problem:
+        inference.mistake(statement, _value_place(inference, statement), problem)
+
+
+def _element(inference: Inference, array: str, at: str, type_: Type, index: Type) -> BufferType | ArrayType:
+    """The array's type, if it is one and the index fits it."""
+    if isinstance(type_, ObjectType):
+        text, kind = inference.origins.text(array), type(type_.value).__name__
+        way_out = advice.instead_of_indexing(type_.value, text)
+        raise RuleError(f"`{text}` is a {kind}, and cannot be indexed", way_out)
+    return operators.check_index(type_, index, ir.user_name(array), partial(remedies.of_index, inference, at))
+
+
+def _value_place(inference: Inference, statement: ir.SetItem) -> Place:
+    """Where the value of a store is written: bytecode knows the place of its target only."""
+    assign = inference.origins.definitions.get(statement.value)
+    if assign is None or not ir.is_temporary(statement.value) or assign.place.line != statement.place.line:
+        return statement.place
+    return assign.place
