@@ -14,9 +14,10 @@ from typing import Literal
 from llvmlite import ir as llvm
 
 from kaio.dsl.compiler import ir
+from kaio.dsl.compiler.arguments import argument_values
 from kaio.dsl.compiler.emit import Emitter
 from kaio.dsl.compiler.host_body import Body, Sites
-from kaio.dsl.compiler.host_context import POINTER, VOID, argument_values, load_arguments
+from kaio.dsl.compiler.host_context import POINTER, VOID, load_arguments
 from kaio.dsl.compiler.host_drivers import emit_k_plain, emit_k_start_and_run
 from kaio.dsl.compiler.prove import Prover
 from kaio.errors import InternalError
@@ -76,7 +77,7 @@ def emit_plain(typed: ir.Typed, name: str) -> HostModule:
     e = Emitter(b, target)
     e.function(
         typed,
-        argument_values(typed.arguments, load_arguments(b, typed.arguments, function.args[0])),
+        argument_values(e, typed.arguments, load_arguments(b, typed.arguments, function.args[0])),
         lambda _: b.ret_void(),
     )
     return HostModule(str(module), (name,), (), 0, _libdevice(module), waits=False)

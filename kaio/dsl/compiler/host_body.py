@@ -12,6 +12,7 @@ from llvmlite import ir as llvm
 
 from kaio import host_abi as abi
 from kaio.dsl.compiler import ir
+from kaio.dsl.compiler.arguments import argument_types, argument_values
 from kaio.dsl.compiler.emit import Emitter
 from kaio.dsl.compiler.host_context import (
     I1,
@@ -22,14 +23,13 @@ from kaio.dsl.compiler.host_context import (
     POSITIONS,
     REGISTERS,
     VOID,
-    argument_types,
-    argument_values,
     call,
     fault_recorder,
     field_of,
     frame_of,
 )  # fmt: skip
 from kaio.dsl.compiler.prove import Prover
+from kaio.dsl.compiler.scalars import nbytes
 from kaio.dsl.intrinsic import Intrinsic
 from kaio.errors import Place
 from kaio.program import Site
@@ -122,7 +122,7 @@ class Body:
         if self.prover is not None:
             self.prover.begin(self.registers, self.arguments)
         e = Emitter(self.b, self)
-        e.function(self.typed, argument_values(self.typed.arguments, self.arguments, e), lambda _: self.leave(e))
+        e.function(self.typed, argument_values(e, self.typed.arguments, self.arguments), lambda _: self.leave(e))
         self.b.position_at_end(self._leave)
         if self.waits:
             e.call("llvm.coro.end", VOID, [self._handle, I1(0), _NONE])
@@ -178,7 +178,7 @@ class Body:
         """Static shared memory is laid out here, from the start of the block's memory."""
         alignment = 16
         offset = (self.shared_nbytes + alignment - 1) // alignment * alignment
-        self.shared_nbytes = offset + count * _nbytes(element)
+        self.shared_nbytes = offset + count * nbytes(element)
         return e.b.bitcast(e.b.gep(self.shared_start, [I64(offset)], inbounds=True), element.as_pointer())
 
     def local(self, e: Emitter, element: llvm.Type, count: int, name: str) -> llvm.Value:
@@ -346,9 +346,3 @@ def _successors(block: llvm.Block, leave: llvm.Block) -> list[str]:
     if isinstance(terminator, llvm.instructions.SwitchInstr):
         return [to.name for _, to in terminator.cases]
     return [o.name for o in terminator.operands if isinstance(o, llvm.Block) and o is not leave]
-
-
-def _nbytes(element: llvm.Type) -> int:
-    if isinstance(element, llvm.IntType):
-        return int(element.width + 7) // 8
-    return 4 if isinstance(element, llvm.FloatType) else 8

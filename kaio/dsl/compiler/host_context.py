@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir as llvm
 
 from kaio import host_abi as abi
-from kaio.dsl.compiler import scalars
-from kaio.dsl.compiler.emit import Emitter
-from kaio.dsl.compiler.target import BufferValue
-from kaio.dsl.values import BufferType, Type
-from kaio.dtypes import DType
+from kaio.dsl.compiler.arguments import argument_types
+from kaio.dsl.values import Type
 
 __all__ = [
-    "I1", "I8", "I32", "I64", "POINTER", "POSITIONS", "REGISTERS", "VOID", "argument_types", "argument_values", "call",
+    "I1", "I8", "I32", "I64", "POINTER", "POSITIONS", "REGISTERS", "VOID", "call",
     "fault_recorder", "field_of", "frame_of", "load_arguments",
 ]  # fmt: skip
 
@@ -24,42 +19,11 @@ REGISTERS = tuple(f"{register}.{axis}" for register in ("ntid", "nctaid", "ctaid
 POSITIONS = ("tid.x", "tid.y", "tid.z")
 
 
-def argument_types(types: tuple[Type | None, ...]) -> list[llvm.Type]:
-    """The LLVM types of the argument block, in order: a pointer and sizes, or a scalar; constants have none."""
-    flat: list[llvm.Type] = []
-    for type_ in types:
-        if isinstance(type_, BufferType):
-            flat += [
-                scalars.memory_type(type_.dtype).as_pointer(),
-                *[scalars.llvm_type(type_.index)] * type_.ndim,
-            ]
-        elif isinstance(type_, DType):
-            flat.append(scalars.memory_type(type_))
-    return flat
-
-
 def load_arguments(b: llvm.IRBuilder, types: tuple[Type | None, ...], block: llvm.Value) -> list[llvm.Value]:
     """The arguments, loaded from their block."""
     layout = llvm.LiteralStructType(argument_types(types))
     pointer = b.bitcast(block, layout.as_pointer())
     return [b.load(b.gep(pointer, [I32(0), I32(k)], inbounds=True)) for k in range(len(layout.elements))]
-
-
-def argument_values(
-    types: tuple[Type | None, ...], flat: list[llvm.Value], e: Emitter | None = None
-) -> tuple[Any, ...]:
-    """The emitter's values of the arguments, from the flat list."""
-    rest = iter(flat)
-    values: list[Any] = []
-    for type_ in types:
-        if isinstance(type_, BufferType):
-            values.append(BufferValue(next(rest), tuple(next(rest) for _ in range(type_.ndim))))
-        elif isinstance(type_, DType):
-            value = next(rest)
-            values.append(scalars.from_memory(e, value, type_) if e is not None else value)
-        else:
-            values.append(None)
-    return tuple(values)
 
 
 def call(b: llvm.IRBuilder, name: str, result: llvm.Type, args: list[llvm.Value]) -> llvm.Value:

@@ -14,7 +14,7 @@ from kaio.errors import InternalError
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
 
-__all__ = ["Value", "choose", "constant", "from_memory", "llvm_type", "memory_type", "to_memory"]
+__all__ = ["Value", "choose", "constant", "from_memory", "llvm_type", "memory_type", "nbytes", "to_memory"]
 
 Value = Any  # an llvmlite value; llvmlite has no types of its own
 
@@ -42,6 +42,13 @@ def constant(dtype: DType, value: int | float | bool) -> llvm.Constant:
 def memory_type(dtype: DType) -> llvm.Type:
     """The LLVM type of an element in memory."""
     return llvm.IntType(8) if dtype is BOOL else llvm_type(dtype)
+
+
+def nbytes(element: llvm.Type) -> int:
+    """The size of an element in memory."""
+    if isinstance(element, llvm.IntType):
+        return int(element.width + 7) // 8
+    return 4 if isinstance(element, llvm.FloatType) else 8
 
 
 def from_memory(e: Emitter, value: Value, dtype: DType) -> Value:

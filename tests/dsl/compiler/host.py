@@ -13,7 +13,8 @@ from kaio import In, i32
 from kaio.dsl.compiler import emit_host as emitter
 from kaio.dsl.compiler.emit_host import HostModule
 from kaio.dsl.compiler.link_host import link_host
-from kaio.dsl.compiler.pipeline import CompileOptions, _Middle, read
+from kaio.dsl.compiler.middle import Middle
+from kaio.dsl.compiler.pipeline import CompileOptions, read
 from kaio.dsl.compiler.prove import Prover
 from kaio.errors import KernelFault
 from kaio.program import HostProgram
@@ -64,7 +65,7 @@ def compiled(
     """A kernel function compiled for this machine."""
     front = read(function)
     specialisation = front.signature.specialise(consts, {}, index_bits)
-    typed = _Middle(front, specialisation).typed
+    typed = Middle(front, specialisation).typed
     module = emitter.emit_host(typed, check=check, contract=CompileOptions(contract=contract).contract)
     return Compiled(module, link_host(module, front.signature.name, specialisation.arguments, index_bits))
 
