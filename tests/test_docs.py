@@ -15,6 +15,7 @@ import pytest
 
 import kaio
 from kaio.dsl import rules
+from kaio.dsl.rule_error import RuleError
 from kaio.dtypes import DTYPES
 from tests.dsl import test_intrinsics
 
@@ -63,7 +64,7 @@ def common_table() -> str:
             try:
                 result = rules.binary("+", a, b).result
                 cells.append(result.name)
-            except rules.RuleError:
+            except RuleError:
                 cells.append("-")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import operators
 from kaio.dsl.intrinsic import Resolved, intrinsic
-from kaio.dsl.rules import RuleError
+from kaio.dsl.rule_error import RuleError
 from kaio.dsl.types import InOut, Out
 from kaio.dsl.values import ArrayType, BufferType, Type, show
 from kaio.dtypes import DType

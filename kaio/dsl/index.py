@@ -6,10 +6,10 @@ import builtins
 import inspect
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from kaio.dsl import rules
+from kaio.dsl import literals, rules
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Namespace, Resolved, intrinsic
 from kaio.dsl.operators import number
-from kaio.dsl.rules import RuleError
+from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import INDEX64, RangeType, TupleType, Type, Weak, show
 from kaio.dtypes import DType, i32
 
@@ -75,14 +75,14 @@ def _range_typing(*bounds: Type) -> Resolved:
     merged = bounds_only[0]
     for other in bounds_only[1:]:
         merged = rules.common(merged, other, "in range with")
-    dtype = rules.default(merged)
+    dtype = literals.default(merged)
     if dtype.bits < 32:
         dtype = i32
     if isinstance(step, DType):
-        dtype = rules.default(rules.common(dtype, step, "in range with"))
+        dtype = literals.default(rules.common(dtype, step, "in range with"))
     for literal in numbers:
         if isinstance(literal, Weak) and not (literal is step and dtype.kind == "u"):
-            rules.check_fits(dtype, literal)
+            literals.check_fits(dtype, literal)
     return Resolved(
         (dtype,) * len(numbers),
         RangeType(dtype, int(step.value) if isinstance(step, Weak) and step.value is not None else None),

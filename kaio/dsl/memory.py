@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved, intrinsic
-from kaio.dsl.rules import RuleError
+from kaio.dsl.rule_error import RuleError
 from kaio.dsl.types import InOut
 from kaio.dsl.values import ArrayType, BufferType, ObjectType, TupleType, Type, Weak, show
 from kaio.dtypes import DType

@@ -8,10 +8,10 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kaio.dsl import primitives, rules
+from kaio.dsl import literals, primitives, rules
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved, intrinsic
 from kaio.dsl.operators import number
-from kaio.dsl.rules import RuleError
+from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Scalar, Type, Weak, show
 from kaio.dtypes import DType, bool_, f32
 
@@ -28,7 +28,7 @@ def common_type(name: str, values: tuple[Type, ...]) -> DType:
     merged: Scalar = number(values[0], f"an argument of `{name}`")
     for value in values[1:]:
         merged = rules.common(merged, number(value, f"an argument of `{name}`"), f"in {name} with")
-    return rules.default(merged)
+    return literals.default(merged)
 
 
 def _same(name: str, floats: bool = False) -> Callable[..., Resolved]:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from kaio.dsl import rules
+from kaio.dsl import literals, stores
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Namespace, Resolved
-from kaio.dsl.rules import RuleError
+from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import ArrayType, BufferType, ObjectType, TupleType, Type, Weak, show
 from kaio.dtypes import DTYPES, DType, bool_, f32, f64, i32, i64, u64
 
@@ -97,9 +97,9 @@ def check_store(array: BufferType | ArrayType, value: Type, name: str, text: str
     if not isinstance(value, DType | Weak):
         raise RuleError(f"{show(value)} cannot be stored in an element of `{name}` ({show(array.dtype)})")
     try:
-        rules.store(value, array.dtype)
+        stores.store(value, array.dtype)
     except RuleError as problem:
-        if problem.help == rules.CAST_IT:
+        if problem.help == stores.CAST_IT:
             way_out = f"cast it, for example `kaio.{array.dtype!r}({text})`"
         else:
             way_out = f"{problem.help}{_wider_array(array, value, name)}"
@@ -111,7 +111,7 @@ def _wider_array(array: BufferType | ArrayType, value: Type, name: str) -> str:
     if not isinstance(value, Weak):
         return ""
     for wider in (i32, i64, u64) if array.dtype.is_int else (f64,):
-        if all(rules.fits(wider, v) for v in value.values):
+        if all(literals.fits(wider, v) for v in value.values):
             noun = "a buffer" if isinstance(array, BufferType) else "an array"
             return f"; for this value make `{name}` {noun} of {wider!r}"
     return ""
@@ -123,7 +123,7 @@ def cast_to(dtype: DType) -> Intrinsic:
     """The record of a dtype called in a kernel."""
 
     def typing(value: Type) -> Resolved:
-        rules.cast(number(value, f"what `{dtype!r}` casts"), dtype)
+        stores.cast(number(value, f"what `{dtype!r}` casts"), dtype)
         return Resolved((dtype,), dtype)
 
     def signature(value: Any, /) -> None: ...

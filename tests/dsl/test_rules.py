@@ -10,18 +10,11 @@ import pytest
 
 from kaio import bool_, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from kaio.dsl import rules
-from kaio.dsl.rules import (
-    RuleError,
-    binary,
-    common,
-    default,
-    fits,
-    fold,
-    literal,
-    merge_branches,
-    merge_variable,
-    store,
-)
+from kaio.dsl.joins import merge_branches, merge_variable
+from kaio.dsl.literals import default, fits, fold, literal
+from kaio.dsl.rule_error import RuleError
+from kaio.dsl.rules import binary, common
+from kaio.dsl.stores import cast, store
 from kaio.dsl.values import INDEX64, Weak
 from kaio.dtypes import DTYPES, dtype_of
 
@@ -388,8 +381,8 @@ def test_an_index_may_be_stored_in_an_i32():
 
 def test_a_cast_of_an_int_literal_must_fit():
     for value, dtype in ((300, u8), (-1, u32), (2**31, i32), (1e39, f32), (2**64, u64)):
-        assert refusal(rules.cast, literal(value), dtype) == f"`{value!r}` does not fit {dtype!r}"
+        assert refusal(cast, literal(value), dtype) == f"`{value!r}` does not fit {dtype!r}"
     for value, dtype in ((255, u8), (2.7, i32), (1e39, f64), (5, bool_), (2**63, u64), (1e39, i32)):
-        rules.cast(literal(value), dtype)
+        cast(literal(value), dtype)
     for source, target in product(DTYPES, DTYPES):
-        rules.cast(source, target)
+        cast(source, target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from kaio.dsl import primitives, rules
+from kaio.dsl import literals, primitives
 from kaio.dsl.compiler.conversions import convert, literal
 from kaio.dsl.compiler.scalars import Value, choose, constant
 from kaio.dsl.values import BOOL, Type, Weak
@@ -99,6 +99,6 @@ def _compare_with_float_literal(e: Emitter, op: str, x: Value, dtype: DType, pos
 def compare_literals(e: Emitter, op: str, left: tuple[Value, Weak], right: tuple[Value, Weak]) -> Value:
     """Two literals, at most one of which depends on a condition."""
     (x, x_weak), (y, y_weak) = left, right
-    results = [bool(rules.fold_values(op, p, q)) for p in x_weak.values for q in y_weak.values]
+    results = [bool(literals.fold_values(op, p, q)) for p in x_weak.values for q in y_weak.values]
     position = x if len(x_weak.values) > 1 else y
     return choose(e, position, [constant(BOOL, result) for result in results])

@@ -7,9 +7,10 @@ import types
 from collections.abc import Iterator
 from typing import TypeGuard, TypeVar
 
-from kaio.dsl import rules
+from kaio.dsl import literals, rules
 from kaio.dsl.compiler.check.scope import Scope
 from kaio.dsl.intrinsic import Intrinsic
+from kaio.dsl.rule_error import RuleError
 from kaio.dtypes import DType
 from kaio.errors import Mistake
 
@@ -113,8 +114,8 @@ def _folded(scope: Scope, node: ast.BinOp) -> Iterator[Mistake]:
     if left is None or right is None or not (isinstance(left, bool) or isinstance(right, bool)):
         return
     try:
-        rules.binary(_SYMBOLS[type(node.op)], rules.literal(left), rules.literal(right))
-    except rules.RuleError as problem:
+        rules.binary(_SYMBOLS[type(node.op)], literals.literal(left), literals.literal(right))
+    except RuleError as problem:
         yield scope.mistake(problem.what, node, problem.help)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kaio.dsl.compiler.captures import Capture
 from kaio.dsl.compiler.infer.constants import constant_type
 from kaio.dsl.intrinsic import Namespace
-from kaio.dsl.rules import RuleError
+from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import ArrayType, BufferType, ObjectType, TupleType, Type, Weak, show
 from kaio.dtypes import dtype_of
 

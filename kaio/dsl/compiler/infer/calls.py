@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kaio.dsl import operators, rules
+from kaio.dsl import operators, stores
 from kaio.dsl.compiler import advice, ir
 from kaio.dsl.compiler.infer.constants import constant_type, numpy_dtype
 from kaio.dsl.function import Func
 from kaio.dsl.intrinsic import STANDARD, Intrinsic
-from kaio.dsl.rules import RuleError
+from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import INDEX64, ObjectType, TupleType, Type, Weak, show
 from kaio.dtypes import DType
 from kaio.errors import is_message
@@ -113,7 +113,7 @@ def _as_annotated(callee: FunctionType, name: str, type_: Type, annotated: DType
     """An argument goes into an annotated parameter as a value into an element."""
     if not isinstance(type_, DType | Weak):
         raise RuleError(f"argument `{name}` of `{callee.__name__}` is {show(annotated)}, not {show(type_)}")
-    rules.store(type_, annotated)
+    stores.store(type_, annotated)
     return annotated
 
 

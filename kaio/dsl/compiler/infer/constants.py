@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kaio.dsl import rules
-from kaio.dsl.rules import RuleError
+from kaio.dsl import literals
+from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import ObjectType, TupleType, Type
 from kaio.dtypes import DType, dtype_of
 from kaio.errors import KaioError
@@ -20,7 +20,7 @@ def constant_type(value: Any) -> Type:
     if isinstance(value, np.generic):
         return dtype_of(value.dtype)  # np.float64(0.1) has a width of its own
     if isinstance(value, bool | int | float):
-        return rules.literal(value)
+        return literals.literal(value)
     if isinstance(value, tuple):
         return TupleType(tuple(map(constant_type, value)))
     if isinstance(value, np.ndarray):

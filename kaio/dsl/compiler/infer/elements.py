@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kaio.dsl import operators
 from kaio.dsl.compiler import advice, ir
 from kaio.dsl.compiler.infer import remedies
-from kaio.dsl.rules import RuleError
+from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import ArrayType, BufferType, ObjectType, TupleType, Type, Weak
 from kaio.errors import Place
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
-from kaio.dsl import rules
+from kaio.dsl import joins, rules
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.captures import Capture
 from kaio.dsl.compiler.infer import attributes, calls, elements, remedies
 from kaio.dsl.compiler.infer.constants import constant_type
 from kaio.dsl.compiler.infer.origins import Origins
-from kaio.dsl.rules import RuleError
+from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import BOOL, NONE, IteratorType, RangeType, StepType, TupleType, Type, Weak, show
 from kaio.dtypes import DType
 from kaio.errors import KernelTypeError, Mistake, Place, is_message
@@ -108,7 +108,7 @@ class Inference:
         if not known:
             return
         try:
-            self.result = _merge(known, "return value", rules.merge_branches)
+            self.result = _merge(known, "return value", joins.merge_branches)
         except RuleError as problem:
             last = next(b.terminator for b in reversed(self.function.blocks) if isinstance(b.terminator, ir.Return))
             self.mistake(self, last.place, problem)
@@ -120,9 +120,9 @@ class Inference:
         if not known:
             return None
         if ir.is_temporary(assign.target):
-            return _merge(known, "conditional expression", rules.merge_branches)
+            return _merge(known, "conditional expression", joins.merge_branches)
         in_loop = any(self.order.get(at, -1) >= self.order[block.label] for at, _ in assign.op.incoming)
-        return _merge(known, ir.user_name(assign.target), lambda t: rules.merge_variable(t, in_loop)[0])
+        return _merge(known, ir.user_name(assign.target), lambda t: joins.merge_variable(t, in_loop)[0])
 
     # ------------------------------------------------------------------ ops
     def _op(self, assign: ir.Assign) -> Type | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kaio.dsl.compiler import advice, ir
 from kaio.dsl.compiler.infer.origins import Origins
 from kaio.dsl.intrinsic import Intrinsic
-from kaio.dsl.rules import RuleError
+from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Type, Weak
 from kaio.dtypes import DType, u64
 

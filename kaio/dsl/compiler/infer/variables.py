@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kaio.dsl import rules
+from kaio.dsl import joins, literals, rules
 from kaio.dsl.compiler import ir
 from kaio.dsl.values import Weak, show
 from kaio.dtypes import DType
@@ -31,7 +31,7 @@ def check_variables(inference: Inference) -> None:
 def _check_variable(inference: Inference, assign: ir.Assign, phi: ir.Phi) -> None:
     known = [(name, inference.types[name]) for _, name in phi.incoming if name in inference.types]
     scalars = [(name, t) for name, t in known if isinstance(t, DType | Weak)]
-    if not scalars or rules.merge_variable([t for _, t in scalars], in_loop=False)[1]:
+    if not scalars or joins.merge_variable([t for _, t in scalars], in_loop=False)[1]:
         return
     strong = [(n, t) for n, t in scalars if isinstance(t, DType)] + [(n, t) for n, t in scalars if isinstance(t, Weak)]
     name, first = strong[0]
@@ -44,5 +44,5 @@ def _check_variable(inference: Inference, assign: ir.Assign, phi: ir.Phi) -> Non
     wider = rules.common(first, other, "or")
     inference.mistakes[variable] = Mistake(
         f"`{variable}` is {show(there)} elsewhere but {show(here)} here: a variable has one type", place,
-        f"cast where it is set, for example `{variable} = kaio.{rules.default(wider)!r}(...)`",
+        f"cast where it is set, for example `{variable} = kaio.{literals.default(wider)!r}(...)`",
     )  # fmt: skip

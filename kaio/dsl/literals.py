@@ -1,0 +1,147 @@
+"""Literals: what a Python number in a kernel may become, what it is alone, and what two of them give.
+
+They are weak: they take the type of the operand they meet (NumPy 2), and alone they are i32, f32 or bool_.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kaio.dsl.rule_error import RuleError
+from kaio.dsl.values import BOOL, Scalar, Weak, show
+from kaio.dtypes import DTYPES, DType, f32, f64, i32, i64
+
+__all__ = ["check_fits", "default", "fits", "fold", "fold_unary", "fold_values", "held", "join", "literal"]
+
+_FOLD: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "<<": operator.lshift, ">>": operator.rshift,
+    "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+_UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
+_MAX_LITERAL_BITS = 4096  # beyond this a folded int is a mistake, not a number
+
+
+def literal(value: bool | int | float) -> Scalar:
+    """The type of a Python number in a kernel."""
+    if isinstance(value, bool):
+        return BOOL
+    return Weak("f" if isinstance(value, float) else "i", (value,))
+
+
+def fits(dtype: DType, value: int | float) -> bool:
+    """Whether a literal may become this type: an int in range, a float that stays finite."""
+    if dtype.is_float:
+        return math.isinf(value) or math.isnan(value) or not _overflows(dtype, value)
+    low, high = dtype.range
+    return isinstance(value, int) and low <= value <= high
+
+
+def _overflows(dtype: DType, value: int | float) -> bool:
+    try:
+        struct.pack({32: "<f", 64: "<d"}[dtype.bits], value)
+    except OverflowError:
+        return True
+    return False
+
+
+def check_fits(dtype: DType, weak: Weak, is_target: bool = False) -> None:
+    """Raise RuleError unless each value of the literal may become this type; `is_target`: of a store or a cast."""
+    for value in weak.values:
+        if not fits(dtype, value):
+            way_out = held(dtype) if is_target else _wider(dtype, value)
+            raise RuleError(f"`{value!r}` does not fit {show(dtype)}", way_out)
+
+
+def held(dtype: DType) -> str:
+    """What a type holds, in words."""
+    if dtype.is_float:
+        largest = float(np.finfo(dtype.numpy).max)
+        return f"the largest {show(dtype)} is {largest:.8g} (infinity is `math.inf`)"
+    return f"{show(dtype)} holds {dtype.range[0]} to {dtype.range[1]}"
+
+
+def _wider(dtype: DType, value: int | float) -> str:
+    if value < 0 and dtype.kind == "u":
+        return f"{show(dtype)} has no negative values; compute in a signed type, for example `kaio.i32(...)`"
+    for wide in (i32, i64) if dtype.is_int else (f64,):
+        if wide is not dtype and fits(wide, value):
+            return f"compute in a wider type, for example `kaio.{wide!r}(...)`"
+    return "no type of kaio holds this value" if dtype.bits == 64 else f"use a value that {show(dtype)} holds"
+
+
+def default(type_: Scalar) -> DType:
+    """The type of a value that stands alone: literals become i32 or f32.
+
+    >>> default(literal(1)), default(literal(0.5))
+    (i32, f32)
+    """
+    if isinstance(type_, DType):
+        return type_
+    alone = f32 if type_.kind == "f" else i32
+    for value in type_.values:
+        if not fits(alone, value):
+            wide = f64 if type_.kind == "f" else next((d for d in (i64, *DTYPES) if d.is_int and fits(d, value)), i64)
+            raise RuleError(
+                f"`{value!r}` does not fit {show(alone)}, the type of a literal that stands alone",
+                f"write `kaio.{wide!r}({value!r})`",
+            )
+    return alone
+
+
+def fold(op: str, a: Weak, b: Weak) -> Scalar | None:
+    """What two literals give: another literal, or bool_. None where both depend on a condition.
+
+    >>> fold("*", literal(2), literal(0.5))
+    float literal 1.0
+    """
+    if len(a.values) > 1 and len(b.values) > 1:
+        return None
+    try:
+        results = [fold_values(op, x, y) for x in a.values for y in b.values]
+    except ZeroDivisionError:
+        raise RuleError("division of literals by zero", "for infinity or NaN write `math.inf` or `math.nan`") from None
+    except (TypeError, ValueError, OverflowError) as problem:
+        raise RuleError(f"`{show(a)} {op} {show(b)}`: {problem}") from None
+    if isinstance(results[0], bool):  # of a comparison
+        return BOOL
+    return Weak("f" if any(isinstance(r, float) for r in results) else "i", tuple(results), a.named or b.named)
+
+
+def fold_values(op: str, a: int | float, b: int | float) -> int | float | bool:
+    """`a op b` of two Python numbers, as the compiler computes it."""
+    if (
+        op in ("**", "<<")
+        and isinstance(a, int)
+        and isinstance(b, int)
+        and b > 0
+        and a.bit_length() * b > _MAX_LITERAL_BITS
+    ):
+        raise OverflowError("the result is too large for any type of kaio")
+    result = _FOLD[op](a, b)
+    if isinstance(result, complex):
+        raise ValueError("the result is complex")
+    return result  # type: ignore[no-any-return]
+
+
+def fold_unary(op: str, a: Weak) -> Weak:
+    """What an operator of one literal gives."""
+    if op == "~" and a.kind == "f":
+        raise RuleError("`~` of a float literal", "bitwise operators take integers")
+    return Weak(a.kind, tuple(_UNARY[op](v) for v in a.values), a.named)
+
+
+def join(weak: Sequence[Weak]) -> Weak:
+    """One of several literals; which one, is known at run time."""
+    if all(w == weak[0] for w in weak):
+        return weak[0]
+    kind = "f" if any(w.kind == "f" for w in weak) else "i"
+    values = tuple(float(v) if kind == "f" else v for w in weak for v in w.values)
+    return Weak(kind, values, any(w.named for w in weak))  # type: ignore[arg-type]
