@@ -1,5 +1,5 @@
 """What a kernel may say, and (in `compiler`) how it is translated."""
 
-from kaio.dsl import atomic, index, memory, numeric, operators, sync
+from kaio.dsl import atomic, casts, index, memory, numeric, sync
 
-__all__ = ["atomic", "index", "memory", "numeric", "operators", "sync"]
+__all__ = ["atomic", "casts", "index", "memory", "numeric", "sync"]

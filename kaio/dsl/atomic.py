@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kaio.dsl import operators
+from kaio.dsl.elements import check_index, check_store
 from kaio.dsl.intrinsic import Resolved, intrinsic
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.types import InOut, Out
@@ -19,8 +19,8 @@ __all__ = ["atomic_add"]
 
 
 def _add_typing(buffer: Type, index: Type, value: Type) -> Resolved:
-    array = operators.check_index(buffer, index, "buffer")
-    operators.check_store(array, value, "buffer", "value")
+    array = check_index(buffer, index, "buffer")
+    check_store(array, value, "buffer", "value")
     dtype = array.dtype
     if isinstance(array, ArrayType) and array.space == "local":
         raise RuleError("`atomic_add` on a local array, which no other thread sees", "add with `+=`")

@@ -7,8 +7,8 @@ import inspect
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from kaio.dsl import literals, rules
+from kaio.dsl.casts import number
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Namespace, Resolved, intrinsic
-from kaio.dsl.operators import number
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import INDEX64, RangeType, TupleType, Type, Weak, show
 from kaio.dtypes import DType, i32

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import literals, primitives, rules
+from kaio.dsl.casts import number
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved, intrinsic
-from kaio.dsl.operators import number
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Scalar, Type, Weak, show
 from kaio.dtypes import DType, bool_, f32

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kaio.dsl import operators, stores
+from kaio.dsl import stores
+from kaio.dsl.casts import cast_to
 from kaio.dsl.compiler import advice, ir
 from kaio.dsl.compiler.infer.constants import constant_type, numpy_dtype
 from kaio.dsl.function import Func
@@ -43,9 +44,9 @@ def call(inference: Inference, assign: ir.Assign, op: ir.Call) -> Type:
 def _resolved(callee: Any) -> Any:
     """The record of an intrinsic, a dtype or a function of Python's, or the function inside a `Func`."""
     if isinstance(callee, type) and issubclass(callee, np.generic):  # np.float64(0.1) has a width of its own
-        return operators.cast_to(numpy_dtype(callee))
+        return cast_to(numpy_dtype(callee))
     if isinstance(callee, DType):
-        return operators.cast_to(callee)
+        return cast_to(callee)
     if not isinstance(callee, Intrinsic) and _is_hashable(callee):
         callee = STANDARD.get(callee, callee)
     return callee.function if isinstance(callee, Func) else callee

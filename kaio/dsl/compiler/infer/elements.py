@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kaio.dsl import operators
 from kaio.dsl.compiler import advice, ir
 from kaio.dsl.compiler.infer import remedies
+from kaio.dsl.elements import check_index, check_store
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import ArrayType, BufferType, ObjectType, TupleType, Type, Weak
 from kaio.errors import Place
@@ -44,7 +44,7 @@ def set_item(inference: Inference, statement: ir.SetItem) -> None:
     name = ir.user_name(statement.array)
     target = _element(inference, statement.array, statement.index, array, index)
     try:
-        operators.check_store(target, value, name, inference.origins.text(statement.value))
+        check_store(target, value, name, inference.origins.text(statement.value))
     except RuleError as problem:
         inference.mistake(statement, _value_place(inference, statement), problem)
 
@@ -55,7 +55,7 @@ def _element(inference: Inference, array: str, at: str, type_: Type, index: Type
         text, kind = inference.origins.text(array), type(type_.value).__name__
         way_out = advice.instead_of_indexing(type_.value, text)
         raise RuleError(f"`{text}` is a {kind}, and cannot be indexed", way_out)
-    return operators.check_index(type_, index, ir.user_name(array), partial(remedies.of_index, inference, at))
+    return check_index(type_, index, ir.user_name(array), partial(remedies.of_index, inference, at))
 
 
 def _value_place(inference: Inference, statement: ir.SetItem) -> Place:

@@ -1,34 +1,18 @@
-"""Casts, and what an index and a store must be. Operators themselves are typed by `rules`."""
+"""What an index must be, and what an element may be set to."""
 
 from __future__ import annotations
 
-import builtins
-import inspect
 from collections.abc import Callable
-from functools import cache
-from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import literals, stores
-from kaio.dsl.intrinsic import STANDARD, Intrinsic, Namespace, Resolved
+from kaio.dsl.intrinsic import Namespace
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import ArrayType, BufferType, ObjectType, TupleType, Type, Weak, show
-from kaio.dtypes import DTYPES, DType, bool_, f32, f64, i32, i64, u64
+from kaio.dtypes import DType, f64, i32, i64, u64
 
-if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
-    from kaio.dsl.compiler.ir import TypedCall
-
-__all__ = ["cast_to", "check_index", "check_store", "number"]
+__all__ = ["check_index", "check_store"]
 
 
-def number(value: Type, what: str) -> DType | Weak:
-    """The argument as a number, or RuleError."""
-    if not isinstance(value, DType | Weak):
-        raise RuleError(f"{what} is a number, not {show(value)}")
-    return value
-
-
-# ---------------------------------------------------------------------- memory
 def check_index(
     array: Type,
     index: Type,
@@ -115,62 +99,3 @@ def _wider_array(array: BufferType | ArrayType, value: Type, name: str) -> str:
             noun = "a buffer" if isinstance(array, BufferType) else "an array"
             return f"; for this value make `{name}` {noun} of {wider!r}"
     return ""
-
-
-# ---------------------------------------------------------------------- casts
-@cache
-def cast_to(dtype: DType) -> Intrinsic:
-    """The record of a dtype called in a kernel."""
-
-    def typing(value: Type) -> Resolved:
-        stores.cast(number(value, f"what `{dtype!r}` casts"), dtype)
-        return Resolved((dtype,), dtype)
-
-    def signature(value: Any, /) -> None: ...
-
-    doc = f"Convert a number to {dtype.name}: floats truncate and saturate, integers wrap."
-    return Intrinsic(repr(dtype), typing, _given, doc=doc, signature=inspect.signature(signature))
-
-
-def _given(e: Emitter, call: TypedCall, value: Any) -> Any:
-    return value
-
-
-def _one(value: Any, /) -> None: ...
-
-
-def _python_cast(name: str, dtype: DType) -> Intrinsic:
-    """`int`, `float` and `bool` of Python: a literal stays weak."""
-
-    def typing(value: Type) -> Resolved:
-        if dtype is bool_ and not isinstance(value, DType | Weak):
-            raise RuleError(f"{show(value)} is neither true nor false")
-        given = number(value, f"what `{name}` converts")
-        if isinstance(given, Weak) and dtype is not bool_:
-            convert = int if dtype is i32 else float
-            try:
-                return Resolved(
-                    (given,), Weak("i" if dtype is i32 else "f", tuple(convert(v) for v in given.values), given.named)
-                )
-            except (OverflowError, ValueError) as problem:
-                raise RuleError(f"`{name}` of {show(given)}: {problem}") from None
-        return Resolved((given,), dtype)
-
-    def emit(e: Emitter, call: TypedCall, value: Any) -> Any:
-        from kaio.dsl.compiler.conversions import saturate_i32
-
-        if isinstance(call.result, Weak):
-            return value
-        source = call.operands[0]
-        if dtype is i32 and isinstance(source, DType):
-            return saturate_i32(e, value, source)
-        return e.convert(value, source, dtype)
-
-    return Intrinsic(name, typing, emit, doc=f"Python's `{name}`: {dtype.name}.", signature=inspect.signature(_one))
-
-
-STANDARD[builtins.int] = _python_cast("int", i32)
-STANDARD[builtins.float] = _python_cast("float", f32)
-STANDARD[builtins.bool] = _python_cast("bool", bool_)  # type: ignore[arg-type]
-
-assert all(isinstance(dtype, DType) for dtype in DTYPES)
