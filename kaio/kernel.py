@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
-from kaio.dsl.compiler.options import CompileOptions
+from kaio.dsl.compiler.options import CompileOptions, check_options
 from kaio.dsl.function import by_import_name
-from kaio.dsl.types import MISSING, ConstAnnotation, Signature
-from kaio.dtypes import DType, dtype_of
+from kaio.dsl.types import Signature
 from kaio.errors import KaioError, LaunchError, UnsupportedFeatureError, is_message
 from kaio.launch import BoundLaunch, Launcher
 from kaio.launch.arguments import Parameters
-from kaio.launch.scalars import constant
+from kaio.launch.by_name import consts_and_dtypes
 from kaio.program import Program
 from kaio.runtime import Completion, Device
 from kaio.variants import IndexBits, Variants, compiler_target
@@ -29,8 +27,6 @@ _KEPT_LAUNCHERS = 64
 
 # What `dir` leaves out: parts that other modules of kaio use, and what is not there yet.
 _HIDDEN = {"compile_options", "parameters", "shared", "variants"}
-
-_OPTIONS = ("contract", "fastmath", "max_registers", "launch_bounds")
 
 
 class Kernel:
@@ -212,7 +208,7 @@ class Kernel:
         self, method: str, target: Any, index_bits: IndexBits, consts_and_types: dict[str, Any], link: bool = False
     ) -> Compiled:
         __tracebackhide__ = is_message
-        consts, dtypes = _split(self.parameters, consts_and_types, f"{self.name}.{method}({_before(target)}")
+        consts, dtypes = consts_and_dtypes(self.parameters, consts_and_types, f"{self.name}.{method}({_before(target)}")
         target, check = compiler_target(target)
         return self.variants.build(target, check, consts, dtypes, index_bits, link).compiled
 
@@ -228,41 +224,6 @@ def _before(target: Any) -> str:
     if target is None:
         return ""
     return f'"{target}", ' if isinstance(target, str) else "device, "
-
-
-def _split(parameters: Parameters, given: dict[str, Any], call: str) -> tuple[dict[str, Any], dict[str, DType]]:
-    """Constants and generic dtypes by name, from the keywords of `ptx` and its kin; `call` is how it was called."""
-    __tracebackhide__ = is_message
-    kernel, left = parameters.kernel, dict(given)
-    consts: dict[str, Any] = {}
-    for param in parameters.params:
-        if isinstance(param.annotation, ConstAnnotation):
-            value = left.pop(param.name, param.default)
-            if value is MISSING:
-                raise LaunchError(
-                    f"kernel `{kernel}` is compiled for a value of its constant `{param.name}`",
-                    help=f"name it, as in `{call}{param.name}=…)`",
-                )
-            consts[param.name] = constant(kernel, param.name, param.annotation.of, value)
-    dtypes: dict[str, DType] = {}
-    for generic in parameters.generics:
-        having = [p.name for p in parameters.params if getattr(p.annotation, "dtype", None) is generic]
-        found = [left.pop(name) for name in (generic.__name__, *having) if name in left]
-        if not found:
-            raise LaunchError(
-                f"kernel `{kernel}` is compiled for a dtype of its `{generic.__name__}`",
-                help=f"name it, as in `{call}{generic.__name__}=kaio.f32)`",
-            )
-        dtypes[generic.__name__] = dtype = dtype_of(found[0])
-        if generic.__constraints__ and dtype not in generic.__constraints__:
-            allowed = ", ".join(map(repr, generic.__constraints__))
-            raise LaunchError(f"`{generic.__name__}` of kernel `{kernel}` must be one of {allowed} (got {dtype!r})")
-    if left:
-        raise LaunchError(
-            f"kernel `{kernel}` has no constant or dtype `{next(iter(left))}`",
-            help=f"its parameters are `{parameters.signature}`",
-        )
-    return consts, dtypes
 
 
 @overload
@@ -310,19 +271,8 @@ def kernel(
     array([2., 5.], dtype=float32)
     """
     __tracebackhide__ = is_message
-    for name in unknown:
-        near = difflib.get_close_matches(name, _OPTIONS, 1)
-        options = ", ".join(f"{option}=" for option in _OPTIONS)
-        raise KaioError(
-            f"`@kaio.kernel` has no option `{name}`",
-            help=f"did you mean `{near[0]}`?" if near else f"it takes {options}",
-        )
-    for name, value in (("contract", contract), ("fastmath", fastmath)):
-        if not isinstance(value, bool):
-            raise KaioError(f"option `{name}` of `@kaio.kernel` is True or False (got {value!r})")
-    _check_option("max_registers", max_registers, 16, 255)
-    _check_option("launch_bounds", launch_bounds, 1, 1024)
     compile_options = CompileOptions(contract, fastmath, max_registers, launch_bounds)
+    check_options(compile_options, unknown)
 
     def decorate(function: Callable[..., Any]) -> Kernel:
         __tracebackhide__ = is_message
@@ -334,10 +284,3 @@ def kernel(
         return Kernel(function, compile_options)
 
     return decorate if function is None else decorate(function)
-
-
-def _check_option(name: str, value: Any, low: int, high: int) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise KaioError(f"`{name}` of a kernel is a whole number from {low} to {high} (got {value!r})")

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any
 
-__all__ = ["CompileOptions"]
+from kaio.errors import KaioError, is_message
+
+__all__ = ["CompileOptions", "check_options"]
+
+__tracebackhide__ = is_message
 
 
 @dataclass(frozen=True)
@@ -21,3 +28,29 @@ class CompileOptions:
     fastmath: bool = False
     max_registers: int | None = None
     launch_bounds: int | None = None
+
+
+def check_options(options: CompileOptions, unknown: Iterable[str]) -> None:
+    """Raise KaioError unless each option has a value that it takes, and there are no `unknown` ones."""
+    __tracebackhide__ = is_message
+    for name in unknown:
+        raise _no_option(name)
+    for name, value in (("contract", options.contract), ("fastmath", options.fastmath)):
+        if not isinstance(value, bool):
+            raise KaioError(f"option `{name}` of `@kaio.kernel` is True or False (got {value!r})")
+    _check_count("max_registers", options.max_registers, 16, 255)
+    _check_count("launch_bounds", options.launch_bounds, 1, 1024)
+
+
+def _no_option(name: str) -> KaioError:
+    names = [field.name for field in fields(CompileOptions)]
+    near = difflib.get_close_matches(name, names, 1)
+    way_out = f"did you mean `{near[0]}`?" if near else f"it takes {', '.join(f'{option}=' for option in names)}"
+    return KaioError(f"`@kaio.kernel` has no option `{name}`", help=way_out)
+
+
+def _check_count(name: str, value: Any, low: int, high: int) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise KaioError(f"`{name}` of a kernel is a whole number from {low} to {high} (got {value!r})")
