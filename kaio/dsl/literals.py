@@ -6,26 +6,18 @@ They are weak: they take the type of the operand they meet (NumPy 2), and alone 
 from __future__ import annotations
 
 import math
-import operator
 import struct
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
+from kaio.dsl import symbols
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import BOOL, Scalar, Weak, show
 from kaio.dtypes import DTYPES, DType, f32, f64, i32, i64
 
-__all__ = ["check_fits", "default", "fits", "fold", "fold_unary", "fold_values", "held", "join", "literal"]
+__all__ = ["check_fits", "default", "fits", "fold", "fold_unary", "fold_values", "join", "literal"]
 
-_FOLD: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod, "**": operator.pow, "<<": operator.lshift, ">>": operator.rshift,
-    "&": operator.and_, "|": operator.or_, "^": operator.xor,
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
-_UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
 _MAX_LITERAL_BITS = 4096  # beyond this a folded int is a mistake, not a number
 
 
@@ -56,11 +48,11 @@ def check_fits(dtype: DType, weak: Weak, is_target: bool = False) -> None:
     """Raise RuleError unless each value of the literal may become this type; `is_target`: of a store or a cast."""
     for value in weak.values:
         if not fits(dtype, value):
-            way_out = held(dtype) if is_target else _wider(dtype, value)
+            way_out = _held(dtype) if is_target else _wider(dtype, value)
             raise RuleError(f"`{value!r}` does not fit {show(dtype)}", way_out)
 
 
-def held(dtype: DType) -> str:
+def _held(dtype: DType) -> str:
     """What a type holds, in words."""
     if dtype.is_float:
         largest = float(np.finfo(dtype.numpy).max)
@@ -125,7 +117,7 @@ def fold_values(op: str, a: int | float, b: int | float) -> int | float | bool:
         and a.bit_length() * b > _MAX_LITERAL_BITS
     ):
         raise OverflowError("the result is too large for any type of kaio")
-    result = _FOLD[op](a, b)
+    result = symbols.BINARY[op](a, b)
     if isinstance(result, complex):
         raise ValueError("the result is complex")
     return result  # type: ignore[no-any-return]
@@ -135,7 +127,7 @@ def fold_unary(op: str, a: Weak) -> Weak:
     """What an operator of one literal gives."""
     if op == "~" and a.kind == "f":
         raise RuleError("`~` of a float literal", "bitwise operators take integers")
-    return Weak(a.kind, tuple(_UNARY[op](v) for v in a.values), a.named)
+    return Weak(a.kind, tuple(symbols.UNARY[op](v) for v in a.values), a.named)
 
 
 def join(weak: Sequence[Weak]) -> Weak:

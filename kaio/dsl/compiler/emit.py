@@ -19,16 +19,8 @@ from kaio.dsl.compiler.leaves import rebuild, undefined
 from kaio.dsl.compiler.loops import Turn
 from kaio.dsl.compiler.target import Target
 from kaio.dsl.intrinsic import Intrinsic, Namespace
-from kaio.dsl.values import (
-    ArrayType,
-    BufferType,
-    IteratorType,
-    ObjectType,
-    TupleType,
-    Type,
-    Weak,
-)
-from kaio.dtypes import DType, bool_
+from kaio.dsl.values import BOOL, ArrayType, BufferType, IteratorType, ObjectType, TupleType, Type, Weak
+from kaio.dtypes import DType
 from kaio.errors import CompileError, InternalError, Place
 from kaio.source import Source
 
@@ -103,7 +95,7 @@ class Emitter:
             if block.label in reached:
                 self._count(block)
                 self._block(frame, block)
-                reached |= {to for at, to in frame.edges if at == block.label}
+                reached |= {to for to in block.targets() if (block.label, to) in frame.edges}
         for block in blocks:
             if block.label not in reached:
                 self.b.function.blocks.remove(frame.starts[block.label])
@@ -120,7 +112,7 @@ class Emitter:
                 help="call fewer of them from one another, or move repeated calls into a loop",
             )
 
-    def inline(self, typed: ir.Typed, arguments: tuple[Any, ...]) -> Any:
+    def _inline(self, typed: ir.Typed, arguments: tuple[Any, ...]) -> Any:
         """A device function, lowered in place; gives what it returns."""
         after = self.block(f"{typed.function.name}.joined")
         returned: list[tuple[Any, llvmlite_ir.Block]] = []
@@ -197,7 +189,7 @@ class Emitter:
             for label, other in ((true, false), (false, true)):
                 if isinstance(frame.blocks[label].terminator, ir.Fail):
                     return self._go(frame, at, other)
-        condition = self.truth(frame.values.get(name), frame.typed.types[name])
+        condition = self._truth(frame.values.get(name), frame.typed.types[name])
         frame.ends[at] = self.b.block
         if true == false:
             return self._go(frame, at, true)
@@ -208,9 +200,9 @@ class Emitter:
         self.b.cbranch(condition, frame.starts[true], frame.starts[false])
         return None
 
-    def truth(self, value: Any, type_: Type) -> llvmlite_ir.Value:
+    def _truth(self, value: Any, type_: Type) -> llvmlite_ir.Value:
         """A value as an i1."""
-        return self.convert(value, type_, bool_)  # type: ignore[arg-type]
+        return self.convert(value, type_, BOOL)
 
     # ------------------------------------------------------------------ statements
     def _assign(self, frame: Frame, block: ir.Block, assign: ir.Assign) -> None:
@@ -231,8 +223,7 @@ class Emitter:
             case ir.Constant(value=value):
                 return self._constant(value, type_)
             case ir.Copy(source=name):
-                if ir.is_temporary(assign.target) and name in frame.products:
-                    frame.products[assign.target] = frame.products[name]
+                frame.products.copy(assign.target, name)
                 return values.get(name)
             case ir.Unary(op=op, operand=name):
                 return self._unary(op, values.get(name), types[name], type_)
@@ -262,7 +253,7 @@ class Emitter:
         if isinstance(result, Weak):
             return value
         if op == "not":
-            return self.b.not_(self.truth(value, source))
+            return self.b.not_(self._truth(value, source))
         return arithmetic.unary(self, op, self.convert(value, source, result), result)
 
     def _binary(self, frame: Frame, target: str, op: ir.Binary, result: Type) -> Any:
@@ -278,24 +269,13 @@ class Emitter:
         left_type, right_type = call.operands
         if isinstance(left_type, Weak) and isinstance(right_type, Weak):
             return comparisons.compare_literals(self, op.op, (left, left_type), (right, right_type))
-        if self.target.contract and op.op in "+-" and isinstance(result, DType) and result.is_float:
-            fused = self._fused(frame, op, left, right, result)
+        if op.op in "+-" and self.target.contract:
+            fused = frame.products.fuse(self, op, left, right, result)
             if fused is not None:
                 return fused
-        if op.op == "*" and isinstance(result, DType) and result.is_float and ir.is_temporary(target):
-            frame.products[target] = left, right
+        if op.op == "*":
+            frame.products.note(target, left, right, result)
         return arithmetic.binary(self, op.op, (left, left_type), (right, right_type), result)
-
-    def _fused(self, frame: Frame, op: ir.Binary, left: Any, right: Any, result: DType) -> Any:
-        """A product fuses inside the expression that adds or subtracts it; of two products the left one."""
-        types = frame.typed.types
-        if op.left in frame.products and types[op.left] is result:
-            x, y = frame.products[op.left]
-            return arithmetic.fma(self, x, y, right if op.op == "+" else arithmetic.negate(self, right))
-        if op.right in frame.products and types[op.right] is result:
-            x, y = frame.products[op.right]
-            return arithmetic.fma(self, x if op.op == "+" else arithmetic.negate(self, x), y, left)
-        return None
 
     def _call(self, frame: Frame, target: str, op: ir.Call) -> Any:
         call = frame.typed.calls[target]
@@ -303,7 +283,7 @@ class Emitter:
             self._argument(frame, argument, to) for argument, to in zip(call.arguments, call.operands, strict=True)
         )
         if isinstance(call.callee, ir.Typed):
-            return self.inline(call.callee, values)
+            return self._inline(call.callee, values)
         if values and isinstance(call.operands[0], BufferType | ArrayType):
             self.assigning = ir.user_name(frame.origin(str(call.arguments[0])))
         return call.callee.rule(self.target.name)(self, call, *values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir as llvm
 
 from kaio.dsl.compiler import ir
+from kaio.dsl.compiler.fusing import Products
 from kaio.dsl.compiler.leaves import leaf_types, leaves, rebuild, undefined
 from kaio.dsl.compiler.loops import Turn
 from kaio.dsl.values import Type
@@ -23,7 +25,6 @@ __all__ = ["Frame", "join"]
 class Frame:
     """One function that is being walked: the kernel, or a device function in place.
 
-    products: the factors of each product that may still be fused with a sum of its expression
     starts, ends: the LLVM block in which a block of the IR begins, and the one in which it ends
     edges: the ways from block to block that were emitted
     """
@@ -32,7 +33,7 @@ class Frame:
     arguments: dict[str, Any]
     on_return: Callable[[Any], None]
     values: dict[str, Any] = field(default_factory=dict)
-    products: dict[str, tuple[llvm.Value, llvm.Value]] = field(default_factory=dict)
+    products: Products = field(default_factory=Products)
     starts: dict[int, llvm.Block] = field(default_factory=dict)
     ends: dict[int, llvm.Block] = field(default_factory=dict)
     edges: set[tuple[int, int]] = field(default_factory=set)
@@ -61,19 +62,19 @@ class Frame:
 
     def finish_phis(self, e: Emitter) -> None:
         """Say what comes in from each block, when all are there."""
+        before: dict[int, list[int]] = defaultdict(list)
+        for at, to in sorted(self.edges):
+            before[to].append(at)
         for label, assign, phis in self.phis:
-            for at in self._before(label):
+            for at in before[label]:
                 for phi, leaf in zip(phis, self._incoming(e, assign, at), strict=True):
                     phi.add_incoming(leaf, self.ends[at])
         order = {label: position for position, label in enumerate(self.blocks)}
         for label, turn in self.loops:
-            for at in self._before(label):
+            for at in before[label]:
                 entering = order[at] < order[label]
                 for phi, first, later in turn.phis:
                     phi.add_incoming(first if entering else later, self.ends[at])
-
-    def _before(self, label: int) -> list[int]:
-        return sorted(at for at, to in self.edges if to == label)
 
     def _incoming(self, e: Emitter, assign: ir.Assign, at: int) -> list[llvm.Value]:
         assert isinstance(assign.op, ir.Phi)

@@ -5,25 +5,16 @@ A branch on a `Const` parameter, a captured flag or a literal argument leaves on
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from kaio.dsl import symbols
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.ssa import ssa
 
-__all__ = ["OPERATORS", "UNARY", "simplify"]
+__all__ = ["simplify"]
 
-OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod, "**": operator.pow, "<<": operator.lshift, ">>": operator.rshift, "&": operator.and_,
-    "|": operator.or_, "^": operator.xor, "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
-    ">": operator.gt, ">=": operator.ge, "is": operator.is_, "is not": operator.is_not,
-}  # fmt: skip
-UNARY: dict[str, Callable[[Any], Any]] = {
-    "-": operator.neg, "+": operator.pos, "~": operator.invert, "not": operator.not_,
-}  # fmt: skip
 _UNKNOWN = object()
 _GIVEN = object()  # an argument that is there at run time: its value is unknown, but it is not None
 
@@ -126,12 +117,12 @@ def _evaluate(op: ir.Op, known: Mapping[str, Any]) -> Any:
                 other = known.get(left) if known.get(right) is _GIVEN else known.get(right)
                 return symbol == "is not" if other is None and {left, right} <= known.keys() else _UNKNOWN
             case ir.Unary(op=symbol, operand=name) if known.get(name, _GIVEN) is not _GIVEN:
-                return UNARY[symbol](known[name])
+                return symbols.UNARY[symbol](known[name])
             case ir.Binary(op=symbol, left=left, right=right) if _GIVEN not in (
                 known.get(left, _GIVEN),
                 known.get(right, _GIVEN),
             ):
-                return OPERATORS[symbol](known[left], known[right])
+                return symbols.BINARY[symbol](known[left], known[right])
             case ir.Call(function=function, args=(arg,)) if (
                 known.get(function) is bool and known.get(arg, _GIVEN) is not _GIVEN
             ):

@@ -24,17 +24,18 @@ from numba.cuda.compiler import CUDABytecodeInterpreter  # type: ignore[attr-def
 from numba.cuda.core import bytecode, errors
 from numba.cuda.core import ir as nir
 
+from kaio.dsl import symbols
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.as_written import as_written
 from kaio.dsl.compiler.captures import Capture
-from kaio.dsl.compiler.simplify import OPERATORS, UNARY, simplify
+from kaio.dsl.compiler.simplify import simplify
 from kaio.errors import KernelSyntaxError, Place
 from kaio.source import Source
 
 __all__ = ["Translated", "translate"]
 
-_BINARY = {function: symbol for symbol, function in OPERATORS.items()}
-_UNARY = {function: symbol for symbol, function in UNARY.items()}
+_BINARY = {function: symbol for symbol, function in symbols.BINARY.items()}
+_UNARY = {function: symbol for symbol, function in symbols.UNARY.items()}
 
 
 @dataclass(frozen=True)

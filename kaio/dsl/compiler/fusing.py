@@ -1,0 +1,48 @@
+"""Fused multiply-add, decided here so that both machines fuse the same.
+
+A product fuses inside the expression that adds or subtracts it, never through a named variable, a call or a store.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kaio.dsl.compiler import ir
+from kaio.dsl.compiler.arithmetic import fma, negate
+from kaio.dsl.values import Type
+from kaio.dtypes import DType
+
+if TYPE_CHECKING:
+    from kaio.dsl.compiler.emit import Emitter
+
+__all__ = ["Products"]
+
+
+class Products:
+    """The float products of one function that a sum may still take, by the names of their temporaries."""
+
+    def __init__(self) -> None:
+        self._factors: dict[str, tuple[Any, Any, DType]] = {}
+
+    def note(self, target: str, left: Any, right: Any, dtype: Type) -> None:
+        """`target` is `left * right`."""
+        if ir.is_temporary(target) and isinstance(dtype, DType) and dtype.is_float:
+            self._factors[target] = left, right, dtype
+
+    def copy(self, target: str, source: str) -> None:
+        """`target` is the same value as `source`."""
+        if ir.is_temporary(target) and source in self._factors:
+            self._factors[target] = self._factors[source]
+
+    def fuse(self, e: Emitter, op: ir.Binary, left: Any, right: Any, dtype: Type) -> Any:
+        """The sum or difference in one rounding, or None where neither side is a product; of two the left one is."""
+        if (product := self._of(op.left, dtype)) is not None:
+            return fma(e, *product, right if op.op == "+" else negate(e, right))
+        if (product := self._of(op.right, dtype)) is not None:
+            x, y = product
+            return fma(e, x if op.op == "+" else negate(e, x), y, left)
+        return None
+
+    def _of(self, name: str, dtype: Type) -> tuple[Any, Any] | None:
+        x, y, of = self._factors.get(name, (None, None, None))
+        return (x, y) if of is not None and of is dtype else None
