@@ -1,154 +1,18 @@
-"""What the operators and conversions mean, as types: the values are the contract's, not the code's."""
+"""What the operators mean, as types: the values are the contract's, not the code's."""
 
 from __future__ import annotations
 
-import math
 from itertools import product
 
 import numpy as np
 import pytest
 
-from kaio import bool_, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from kaio import bool_, f32, f64, i8, i32, i64, u8, u64
 from kaio.dsl import rules
-from kaio.dsl.joins import merge_branches, merge_variable
-from kaio.dsl.literals import default, fits, fold, literal
-from kaio.dsl.rule_error import RuleError
+from kaio.dsl.literals import literal
 from kaio.dsl.rules import binary, common
-from kaio.dsl.stores import cast, store
-from kaio.dsl.values import INDEX64, Weak
 from kaio.dtypes import DTYPES, dtype_of
-
-SIGNED, UNSIGNED, FLOATS = (i8, i16, i32, i64), (u8, u16, u32, u64), (f32, f64)
-INTEGERS = (*SIGNED, *UNSIGNED)
-NUMBERS = (*INTEGERS, *FLOATS)
-
-
-def one_of(*values: float) -> Weak:
-    """A conditional expression whose branches are these literals."""
-    return merge_branches([literal(v) for v in values])
-
-
-def named(value: float) -> Weak:
-    """A variable that was set from a literal."""
-    return Weak("f" if isinstance(value, float) else "i", (value,), named=True)
-
-
-def refusal(call, *args) -> str:
-    with pytest.raises(RuleError) as caught:
-        call(*args)
-    return caught.value.what
-
-
-def help_of(call, *args) -> str:
-    with pytest.raises(RuleError) as caught:
-        call(*args)
-    return caught.value.help
-
-
-# ---------------------------------------------------------------------- literals
-def test_a_literal_alone_is_i32_f32_or_bool():
-    assert default(literal(0)) is i32
-    assert default(literal(-(2**31))) is i32
-    assert default(literal(0.1)) is f32
-    assert default(literal(math.inf)) is f32
-    assert literal(True) is bool_
-
-
-@pytest.mark.parametrize(
-    ("value", "what", "help"),
-    [
-        (2**31, "`2147483648` does not fit i32", "write `kaio.i64(2147483648)`"),
-        (2**63, f"`{2**63}` does not fit i32", f"write `kaio.u64({2**63})`"),
-        (1e39, "`1e+39` does not fit f32", "write `kaio.f64(1e+39)`"),
-    ],
-)
-def test_a_literal_alone_that_does_not_fit_is_refused(value, what, help):
-    assert refusal(default, literal(value)) == f"{what}, the type of a literal that stands alone"
-    assert help_of(default, literal(value)) == help
-
-
-@pytest.mark.parametrize("dtype", NUMBERS, ids=repr)
-def test_a_literal_takes_the_type_of_its_partner(dtype):
-    for op in ("+", "-", "*", "//", "%"):
-        assert binary(op, dtype, literal(2)).result is dtype
-        assert binary(op, literal(2), dtype).result is dtype
-    with_float = dtype if dtype.is_float else f32
-    assert binary("*", dtype, literal(0.5)).result is with_float
-    assert binary("*", literal(0.5), dtype).result is with_float
-
-
-@pytest.mark.parametrize(("dtype", "value"), [(u8, 256), (u8, -1), (i8, 128), (u64, 2**64), (i64, 2**63), (f32, 1e39)])
-def test_a_literal_that_does_not_fit_its_partner_is_refused_with_value_and_type(dtype, value):
-    assert refusal(binary, "+", dtype, literal(value)) == f"`{value!r}` does not fit {dtype!r}"
-    assert refusal(binary, "+", literal(value), dtype) == f"`{value!r}` does not fit {dtype!r}"
-
-
-def test_what_fits():
-    assert [fits(d, 255) for d in INTEGERS] == [False, True, True, True, True, True, True, True]
-    assert [fits(d, -1) for d in UNSIGNED] == [False] * 4
-    assert fits(f32, 3.4028234e38)
-    assert not fits(f32, 3.4028236e38)
-    assert fits(f32, math.inf)
-    assert fits(f32, math.nan)
-    assert fits(f32, 16777217)  # rounds, as in NumPy
-    assert not fits(i32, 1.0)
-
-
-# ---------------------------------------------------------------------- weak and named merging
-def test_a_conditional_of_literals_stays_weak():
-    assert one_of(1, 0) == Weak("i", (1, 0))
-    assert one_of(1, 0.5) == Weak("f", (1.0, 0.5))
-    assert binary("*", u8, one_of(1, 0)).result is u8
-    assert binary("*", f64, one_of(1, 0.5)).result is f64
-    assert refusal(binary, "*", u8, one_of(1, 300)) == "`300` does not fit u8"
-    assert one_of(3, 3) == literal(3)
-
-
-def test_a_conditional_takes_the_common_type():
-    assert merge_branches([u8, literal(0)]) is u8
-    assert merge_branches([u8, i8]) is i16
-    assert merge_branches([i32, f32]) is f32
-    assert merge_branches([f64, literal(0)]) is f64
-    assert merge_branches([bool_, bool_]) is bool_
-    assert refusal(merge_branches, [bool_, literal(0)]) == "one branch is bool and the other int literal 0"
-
-
-@pytest.mark.parametrize("dtype", NUMBERS, ids=repr)
-def test_a_named_variable_from_a_literal_is_never_narrower_than_i32_or_f32(dtype):
-    counted = {i8: i32, i16: i32, u8: i32, u16: i32}.get(dtype, dtype)
-    assert common(named(0), dtype, "+") is counted
-    assert merge_variable([named(0), dtype], in_loop=True)[0] is counted
-    assert merge_variable([dtype, named(0)], in_loop=False)[0] is counted
-    summed = dtype if dtype.is_float else f32
-    assert common(named(0.0), dtype, "+") is summed
-
-
-def test_f64_and_i64_widen_a_variable_from_a_literal():
-    assert merge_variable([named(0), i64], in_loop=True) == (i64, True)
-    assert merge_variable([named(0.0), f64], in_loop=True) == (f64, True)
-    assert merge_variable([named(0.0), f32], in_loop=True) == (f32, True)
-
-
-def test_a_variable_has_one_type():
-    assert merge_variable([i32, i64], in_loop=False)[1] is False
-    assert merge_variable([f32, f64], in_loop=True)[1] is False
-    assert merge_variable([i32, f32], in_loop=False)[1] is False
-    assert merge_variable([named(0.5), i32], in_loop=False)[1] is False
-    assert merge_variable([bool_, named(1)], in_loop=False)[1] is False
-    assert merge_variable([u8, u8], in_loop=False) == (u8, True)
-
-
-def test_a_variable_that_only_counts_literals_is_i32_in_a_loop():
-    assert merge_variable([named(0), named(1)], in_loop=True) == (i32, True)
-    assert merge_variable([named(0), named(0.5)], in_loop=True) == (f32, True)
-    assert merge_variable([named(0), named(1)], in_loop=False)[0] == Weak("i", (0, 1), named=True)
-
-
-def test_literals_are_told_apart_as_written():
-    assert literal(0.0) != literal(-0.0)
-    assert literal(math.nan) == literal(math.nan)
-    assert literal(1) != literal(1.0)
-    assert literal(1) != named(1)
+from tests.dsl.rule_types import FLOATS, INTEGERS, NUMBERS, help_of, named, one_of, refusal
 
 
 # ---------------------------------------------------------------------- two numbers
@@ -257,54 +121,7 @@ def test_an_integer_compares_with_a_float_literal():
     assert refusal(binary, "!=", literal(2.5), i32) == "no i32 equals `2.5`"
 
 
-# ---------------------------------------------------------------------- folding
-@pytest.mark.parametrize(
-    ("op", "a", "b", "wanted"),
-    [
-        ("+", 1, 2, 3),
-        ("*", 2, 0.5, 1.0),
-        ("/", 1, 4, 0.25),
-        ("//", -7, 2, -4),
-        ("%", -7, 2, 1),
-        ("**", 2, 10, 1024),
-        ("**", 2, -1, 0.5),
-        ("<<", 1, 40, 2**40),
-        (">>", -1, 3, -1),
-        ("&", 12, 10, 8),
-        ("|", 12, 10, 14),
-        ("^", 12, 10, 6),
-        ("-", 0.1, 0.3, 0.1 - 0.3),
-    ],
-)
-def test_literals_fold_as_in_python(op, a, b, wanted):
-    assert fold(op, literal(a), literal(b)) == literal(wanted)
-
-
-def test_folding_with_a_conditional_folds_each_value():
-    assert fold("*", one_of(1, 2), literal(10)) == Weak("i", (10, 20))
-    assert fold("/", literal(1), one_of(2, 4)) == Weak("f", (0.5, 0.25))
-    assert fold("+", one_of(1, 2), one_of(3, 4)) is None
-    assert binary("+", one_of(1, 2), one_of(3, 4)).result is i32
-    assert fold("<", one_of(1, 2), literal(2)) is bool_
-
-
-@pytest.mark.parametrize(
-    ("op", "a", "b", "what"),
-    [
-        ("/", 1, 0, "division of literals by zero"),
-        ("//", 1, 0, "division of literals by zero"),
-        ("%", 1, 0, "division of literals by zero"),
-        ("**", 0, -1, "division of literals by zero"),
-        ("**", -1, 0.5, "`int literal -1 ** float literal 0.5`: the result is complex"),
-        ("**", 2, 10**6, "`int literal 2 ** int literal 1000000`: the result is too large for any type of kaio"),
-        ("<<", 1, 10**9, "`int literal 1 << int literal 1000000000`: the result is too large for any type of kaio"),
-        ("<<", 1, -1, "`int literal 1 << int literal -1`: negative shift count"),
-    ],
-)
-def test_literals_that_cannot_be_computed_are_refused(op, a, b, what):
-    assert refusal(fold, op, literal(a), literal(b)) == what
-
-
+# ---------------------------------------------------------------------- one operand
 def test_unary_operators():
     assert rules.unary("-", u8) == (u8, u8)
     assert rules.unary("~", i64) == (i64, i64)
@@ -315,74 +132,3 @@ def test_unary_operators():
     assert refusal(rules.unary, "-", bool_) == "`-` of a bool"
     assert refusal(rules.unary, "~", f32) == "`~` of f32: floats have no bitwise operators"
     assert refusal(rules.unary, "~", literal(1.5)) == "`~` of a float literal"
-
-
-# ---------------------------------------------------------------------- stores and casts
-def stores(value, dtype) -> bool:
-    try:
-        store(value, dtype)
-    except RuleError:
-        return False
-    return True
-
-
-@pytest.mark.parametrize(("value", "dtype"), list(product(DTYPES, DTYPES)), ids=lambda d: d.name)
-def test_what_may_be_stored_without_a_cast(value, dtype):
-    """Widening of one kind, int to float, and float to a narrower float."""
-    if value is dtype:
-        wanted = True
-    elif bool_ in (value, dtype):
-        wanted = False
-    elif dtype.is_float:
-        wanted = True
-    elif value.is_float:
-        wanted = False
-    elif value.kind == dtype.kind:
-        wanted = value.bits < dtype.bits
-    else:
-        wanted = value.kind == "u" and value.bits < dtype.bits  # every value of it fits
-    assert stores(value, dtype) is wanted
-    if not wanted:
-        assert refusal(store, value, dtype) == f"{value.name} is stored in {dtype.name} only with a cast"
-
-
-@pytest.mark.parametrize("dtype", NUMBERS, ids=repr)
-def test_a_literal_is_stored_where_it_fits(dtype):
-    assert stores(literal(100), dtype)
-    assert stores(one_of(0, 100), dtype)
-    assert stores(literal(0.5), dtype) is dtype.is_float
-    assert not stores(literal(10**400), dtype) if dtype.is_int else True
-
-
-def test_the_value_that_does_not_fit_is_named():
-    assert refusal(store, literal(300), u8) == "`300` does not fit u8"
-    assert refusal(store, one_of(1, -1), u32) == "`-1` does not fit u32"
-    assert refusal(store, literal(1), bool_) == "int literal 1 is stored in bool only with a cast"
-    assert refusal(store, literal(0.5), i32) == "float literal 0.5 is stored in i32 only with a cast"
-    assert refusal(store, literal(1e39), f32) == "`1e+39` does not fit f32"
-    assert help_of(store, literal(300), u8) == "u8 holds 0 to 255"
-    assert help_of(store, literal(1e39), f32) == "the largest f32 is 3.4028235e+38 (infinity is `math.inf`)"
-
-
-def test_a_variable_set_from_a_literal_is_stored_as_an_i32():
-    assert refusal(store, named(0), u8) == "i32 is stored in u8 only with a cast"
-    assert stores(named(0), i64)
-    assert stores(named(0), f32)
-    assert stores(named(0.5), f64)
-
-
-def test_an_index_may_be_stored_in_an_i32():
-    assert stores(INDEX64, i32)
-    assert stores(INDEX64, i64)
-    assert not stores(INDEX64, i16)
-    assert not stores(INDEX64, u64)
-    assert stores(INDEX64, f32)
-
-
-def test_a_cast_of_an_int_literal_must_fit():
-    for value, dtype in ((300, u8), (-1, u32), (2**31, i32), (1e39, f32), (2**64, u64)):
-        assert refusal(cast, literal(value), dtype) == f"`{value!r}` does not fit {dtype!r}"
-    for value, dtype in ((255, u8), (2.7, i32), (1e39, f64), (5, bool_), (2**63, u64), (1e39, i32)):
-        cast(literal(value), dtype)
-    for source, target in product(DTYPES, DTYPES):
-        cast(source, target)
