@@ -134,7 +134,7 @@ class _PlainTarget:
     def note_range(self, e: Emitter, value: llvm.Value, start: llvm.Value, stop: llvm.Value, step: llvm.Value) -> None:
         return None
 
-    def suspend(self, e: Emitter, kind: str, **values: llvm.Value) -> llvm.Value | None:
+    def suspend(self, e: Emitter, kind: str) -> None:
         raise InternalError("a function without threads does not wait")
 
     def leave(self, e: Emitter) -> None:

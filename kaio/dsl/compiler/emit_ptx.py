@@ -159,7 +159,7 @@ class CudaTarget:
     def note_range(self, e: Emitter, value: Any, start: Any, stop: Any, step: Any) -> None:
         """Nothing to prove here."""
 
-    def suspend(self, e: Emitter, kind: str, **values: Any) -> Any:
+    def suspend(self, e: Emitter, kind: str) -> None:
         raise NotImplementedError("threads of a GPU wait by themselves")
 
     def atomic(self, e: Emitter, operation: str, pointer: Any, value: Any) -> Any:

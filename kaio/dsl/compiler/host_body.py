@@ -290,11 +290,8 @@ class Body:
             return 0
         return min(self._exits.setdefault(place, len(self._exits) + 1), abi.MAX_EXITS)
 
-    def suspend(self, e: Emitter, kind: str, **values: llvm.Value) -> llvm.Value | None:
-        """Wait here until the scheduler resumes this thread; `kind` is a kind of `Site`.
-
-        No kind of wait carries `values` to the scheduler, or gives one back, yet.
-        """
+    def suspend(self, e: Emitter, kind: str) -> None:
+        """Wait here until the scheduler resumes this thread; `kind` is a kind of `Site`."""
         number = self.sites.number(Site(kind, e.place, e.trace))
         e.b.store(I32(number), self._word(e.b, abi.STATE))
         state = e.call("llvm.coro.suspend", I8, [_NONE, I1(0)])
@@ -303,7 +300,6 @@ class Body:
         switch = e.b.switch(state, self._leave)
         switch.add_case(I8(0), resumed)
         e.b.position_at_end(resumed)
-        return None
 
     def _word(self, b: llvm.IRBuilder, word: int) -> llvm.Value:
         return b.bitcast(b.gep(self._words, [I64(4 * word * abi.WORD_STRIDE)]), I32.as_pointer())

@@ -73,7 +73,7 @@ class Target(Protocol):
     ) -> None:
         """`value` is what a `for` loop over range(start, stop, step) is at."""
 
-    def suspend(self, e: Emitter, kind: str, **values: llvmlite_ir.Value) -> llvmlite_ir.Value | None:
+    def suspend(self, e: Emitter, kind: str) -> None:
         """Let the other threads run until they are all here (host rules only)."""
 
     def leave(self, e: Emitter) -> None:
