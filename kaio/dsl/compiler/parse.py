@@ -5,17 +5,16 @@ author put its text there.
 """
 
 from __future__ import annotations
-import __future__
 
 import ast
 import inspect
 import linecache
 import sys
-import textwrap
 import time
 import tokenize
 import types
 import warnings
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -156,7 +155,7 @@ def _find_def(function: types.FunctionType, lines: list[str]) -> ast.FunctionDef
         raise _changed(function)
     ast.increment_lineno(node, first - 1 - is_indented)
     has_assert = any(isinstance(inner, ast.Assert) for inner in ast.walk(node))
-    if not has_assert and _is_newer_and_different(function, block):
+    if not has_assert and _is_newer_and_different(function, lines):
         raise _changed(function)
     return node
 
@@ -181,28 +180,28 @@ def _fits(node: ast.FunctionDef | ast.AsyncFunctionDef, code: types.CodeType, fi
     )
 
 
-def _is_newer_and_different(function: types.FunctionType, block: list[str]) -> bool:
+def _is_newer_and_different(function: types.FunctionType, lines: list[str]) -> bool:
     """Whether a file that was written after kaio was imported compiles to other code than the function has.
 
-    Only such a file is compared, and none with `assert`: import hooks (pytest's) make other code of the same text.
+    The whole file is compiled, since its imports are part of how Python compiles a call. Only such a file is compared,
+    and no function with `assert`: import hooks (pytest's) make other code of the same text.
     """
     code = function.__code__
     try:
         if Path(code.co_filename).stat().st_mtime <= _IMPORTED_AT:
             return False
-        around = [f"{name} = None" for name in code.co_freevars]
-        text = "def _():\n" + textwrap.indent("\n".join(["pass", *around]), " ") + "\n"
-        text += textwrap.indent(textwrap.dedent("".join(block)), " ")
-        flags = code.co_flags & _FUTURE_ANNOTATIONS
-        outer = compile(text, code.co_filename, "exec", flags=flags, dont_inherit=True)
-        [body] = [c for c in outer.co_consts if isinstance(c, types.CodeType)]
-        [made] = [c for c in body.co_consts if isinstance(c, types.CodeType) and c.co_name == code.co_name]
+        module = compile("".join(lines), code.co_filename, "exec", dont_inherit=True)
     except (OSError, SyntaxError, ValueError):
         return False
-    return _essence(made) != _essence(code)
+    found = [c for c in _code_objects(module) if (c.co_name, c.co_firstlineno) == (code.co_name, code.co_firstlineno)]
+    return len(found) == 1 and _essence(found[0]) != _essence(code)
 
 
-_FUTURE_ANNOTATIONS = __future__.annotations.compiler_flag
+def _code_objects(code: types.CodeType) -> Iterator[types.CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield constant
+            yield from _code_objects(constant)
 
 
 def _essence(code: types.CodeType) -> tuple[Any, ...]:

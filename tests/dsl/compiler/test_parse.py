@@ -353,3 +353,28 @@ def test_a_change_elsewhere_in_the_file_is_no_change_of_the_function(tmp_path: P
     path.write_text("def f(x):\n    return x\n\ny = (\n")
     os.utime(path, ns=(2**62, 2**62))
     assert shape(parse(function)) == "def f(x):\n    return x"
+
+
+KERNEL_FILE = """import kaio
+from kaio import InOut, f32
+
+@kaio.kernel
+def k(y: InOut[f32]):
+    i = kaio.grid(1)
+    if i < y.size:
+        y[i] = y[i] + 1.0
+"""
+
+
+def test_a_module_that_is_written_edited_and_reloaded_means_its_new_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = tmp_path / "kernels_written_late.py"
+    path.write_text(KERNEL_FILE, encoding="utf-8")
+    module = importlib.import_module("kernels_written_late")
+    assert "0f3F800000" in module.k.ptx("sm_90")  # 1.0
+    path.write_text(KERNEL_FILE.replace("1.0", "22.0"), encoding="utf-8")
+    importlib.invalidate_caches()
+    importlib.reload(module)
+    assert "0f41B00000" in module.k.ptx("sm_90")  # 22.0
