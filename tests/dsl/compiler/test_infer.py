@@ -608,6 +608,7 @@ def test_an_f32_from_integers_that_becomes_f64_is_warned_of():
     assert text.splitlines()[0] == "`v` is an f32 made from integers or literals, and is converted to f64"
     assert "<text>:6:12" in text
     assert len(warnings_of("a = 0.1\nfor i in range(n):\n    a = a * 2\ny[0] = a")) == 1
+    assert len(warnings_of("y[0] = f64(n / 3)")) == 1
 
 
 @pytest.mark.parametrize(

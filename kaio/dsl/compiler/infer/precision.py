@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterator, Mapping
 
 from kaio.dsl.compiler import ir
-from kaio.dsl.intrinsic import Intrinsic
 from kaio.dsl.values import ArrayType, BufferType, Type, Weak
 from kaio.dtypes import DType, f32, f64
 from kaio.errors import Mistake, Place, PrecisionWarning
@@ -39,15 +38,11 @@ def _conversions(typed: ir.Typed) -> Iterator[tuple[str, Type, Place]]:
                 array = typed.types[statement.array]
                 if isinstance(array, BufferType | ArrayType):
                     yield statement.value, array.dtype, statement.place
-            elif statement.target in typed.calls and not _is_cast(typed.calls[statement.target]):
+            elif statement.target in typed.calls:
                 call = typed.calls[statement.target]
                 for name, target in zip(call.arguments, call.operands, strict=False):
                     if isinstance(name, str):
                         yield name, target, statement.place
-
-
-def _is_cast(call: ir.TypedCall) -> bool:
-    return isinstance(call.callee, Intrinsic) and call.callee.name in ("f64", "float")
 
 
 def _is_made_of_ints_or_literals(
