@@ -17,6 +17,7 @@ from kaio.dtypes import DTYPES
 from kaio.errors import BufferClosedError, KaioError
 from kaio.interop import adopt, read_cuda_array_interface, read_cupy, read_torch
 from kaio.interop.dlpack import read_dlpack
+from kaio.runtime.dlpack import export_buffer
 
 
 @pytest.fixture
@@ -85,6 +86,37 @@ def test_a_capsule_that_nobody_takes_gives_the_memory_back(cpu: Any, options: An
     capsule = cpu.alloc_zeros(10, f32).__dlpack__(**options)
     assert cpu.stats().live_buffers == before.live_buffers + 1
     del capsule
+    assert cpu.stats()[:2] == before[:2]
+
+
+class Elsewhere:
+    """A buffer that says it is on a GPU."""
+
+    def __init__(self, buffer: Any, versioned: bool) -> None:
+        self._buffer, self._versioned = buffer, versioned
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return export_buffer(self._buffer, self.__dlpack_device__(), self._versioned)
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+def test_a_taker_that_refuses_the_capsule_raises_its_own_error(cpu: Any, versioned: bool) -> None:
+    before = cpu.stats()
+    buffer = cpu.alloc_zeros(10, f32)
+    for _ in range(20):
+        with pytest.raises((BufferError, RuntimeError), match="[Uu]nsupported device"):
+            np.from_dlpack(Elsewhere(buffer, versioned))
+    buffer.close()
+    assert cpu.stats()[:2] == before[:2]
+
+
+def test_more_dimensions_than_numpy_has_are_refused(cpu: Any) -> None:
+    before = cpu.stats()
+    with pytest.raises(BufferError, match="a GpuBuffer of 70 dimensions is not shared by DLPack: 64 at most"):
+        np.from_dlpack(cpu.alloc_zeros((1,) * 70, f32))
     assert cpu.stats()[:2] == before[:2]
 
 
