@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kaio.errors import LaunchError, is_message
+from kaio.errors import BufferClosedError, LaunchError, is_message
+from kaio.launch.buffers import named
 from kaio.launch.launcher import Launcher
-from kaio.runtime import Completion
+from kaio.runtime import Completion, GpuBuffer
 
 __all__ = ["BoundLaunch"]
 
@@ -35,7 +36,18 @@ class BoundLaunch:
 
     def launch(self) -> Completion:
         """Launch once more; returns at once with the work's Completion."""
-        return self._prepared.launch()
+        __tracebackhide__ = is_message
+        try:
+            return self._prepared.launch()
+        except BufferClosedError as problem:
+            raise self._named(problem) from None
+
+    def _named(self, problem: BufferClosedError) -> BufferClosedError:
+        kernel = self._launcher.kernel
+        for param, value in zip(kernel.parameters.params, self._values, strict=True):
+            if isinstance(value, GpuBuffer) and value.is_closed:
+                return named(problem, kernel.name, param.name)
+        return problem
 
     __call__ = launch
 

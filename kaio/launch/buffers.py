@@ -9,14 +9,14 @@ import numpy as np
 
 from kaio.dsl.types import Param
 from kaio.dtypes import DType
-from kaio.errors import KaioError, LaunchError, is_message
+from kaio.errors import BufferClosedError, KaioError, LaunchError, is_message
 from kaio.interop import adopt
 from kaio.launch.call import Call
 from kaio.launch.scalars import describe
 from kaio.program import Access
 from kaio.runtime import GpuBuffer
 
-__all__ = ["buffer_check"]
+__all__ = ["buffer_check", "named"]
 
 __tracebackhide__ = is_message
 
@@ -39,7 +39,10 @@ def buffer_check(
             value = _foreign(kernel, name, dtype, access, value)
         if value.dtype is not dtype or value.ndim != ndim or not value.is_contiguous:
             raise _wrong_buffer(kernel, param, dtype, ndim, value)
-        value.check_usable()
+        try:
+            value.check_usable()
+        except BufferClosedError as problem:
+            raise named(problem, kernel, name) from None
         if access != "In" and value.memory.read_only:
             raise LaunchError(
                 f"argument `{name}` of kernel `{kernel}` is {access}, but its memory is read-only",
@@ -58,6 +61,14 @@ def buffer_check(
             call.wide = True
 
     return check_buffer
+
+
+def named(problem: BufferClosedError, kernel: str, name: str) -> BufferClosedError:
+    """The same error, saying which argument it is about."""
+    mistake = problem.mistakes[0]
+    return BufferClosedError(
+        f"argument `{name}` of kernel `{kernel}` cannot be used: {mistake.what}", help=mistake.help, **problem.facts
+    )
 
 
 def _wrong_buffer(kernel: str, param: Param, dtype: DType, ndim: int, value: GpuBuffer[Any]) -> LaunchError:

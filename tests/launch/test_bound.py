@@ -79,8 +79,9 @@ def test_nothing_to_do_stays_a_completed_no_op(saxpy, stream, cpu, x) -> None:
 def test_a_buffer_closed_since_is_refused(saxpy, cpu, x) -> None:
     bound = Launcher(saxpy).over(8).on(cpu.stream()).bind(x, cpu.alloc_zeros(8, f32), 2.0)
     x.close()
-    with pytest.raises(BufferClosedError):
+    with pytest.raises(BufferClosedError) as caught:
         bound.launch()
+    assert str(caught.value) == "argument `x` of kernel `saxpy` cannot be used: the GpuBuffer of f32[8] was closed"
 
 
 def test_it_reads_like_the_line_that_made_it(bound) -> None:
