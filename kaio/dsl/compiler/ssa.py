@@ -196,7 +196,7 @@ def _drop_trivial(blocks: tuple[ir.Block, ...]) -> tuple[ir.Block, ...]:
         names = {final(name) for name in ir.operands(phis[target])} - {target}
         if len(names) == 1:
             instead[target] = names.pop()
-            todo += users[target] - instead.keys()
+            todo += sorted(users[target] - instead.keys())
             users[instead[target]] |= users[target]
     if not instead:
         return blocks

@@ -69,6 +69,16 @@ def translate(
     return Translated(translated, tuple(reader.captures.values()))
 
 
+def _in_fixed_order(body: list[ir.Statement]) -> tuple[ir.Statement, ...]:
+    """Numba hands the values on a stack over at the end of a block in an order that differs from run to run."""
+    copies: list[ir.Assign] = []
+    while body and isinstance(last := body[-1], ir.Assign) and isinstance(last.op, ir.Copy) and last.target[0] == "$":
+        copies.append(last)
+        body = body[:-1]
+    depend = {s.target for s in copies} & {name for s in copies for name in ir.operands(s.op)}
+    return (*body, *(copies[::-1] if depend else sorted(copies, key=lambda s: s.target)))
+
+
 class _Loc(nir.Loc):
     place: Place
 
@@ -136,7 +146,7 @@ class _Reader:
                 case _:
                     raise KernelSyntaxError(f"`{statement}` cannot be used in a kernel", place=self.place(statement))
         terminator = self.terminator(block.body[-1], body)
-        return ir.Block(label, () if isinstance(terminator, ir.Fail) else tuple(body), terminator)
+        return ir.Block(label, () if isinstance(terminator, ir.Fail) else _in_fixed_order(body), terminator)
 
     def terminator(self, statement: Any, body: list[ir.Statement]) -> ir.Terminator:
         place = self.place(statement)

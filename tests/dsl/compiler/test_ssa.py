@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import kaio
 from kaio import i32
 from tests.dsl.test_operator_table import build
+
+ROOT = Path(__file__).parents[3]
 
 
 def run(body: str, *values: int) -> list[int]:
@@ -68,3 +75,35 @@ def test_names_that_python_s_reader_numbers_itself_are_not_given_again() -> None
     buffer = device.alloc_zeros(3, i32)
     build(source, "numbered").grid(1).block(1).launch(buffer).wait(60)
     assert buffer.to_host().tolist() == [5, 6, 7]
+
+
+DUMP = """
+from tests.dsl.from_text import kernel
+stages = kernel('''
+    @kernel
+    def k(o: InOut[i32], c: i32):
+        a, b, n = o[0], o[1], 0
+        for i in range(c):
+            x = a if i > 3 else b
+            if x > 3 and i < 9:
+                a, b = b, a + (1 if c else 2)
+            while n < i:
+                n += 1
+                if n == 4:
+                    break
+            o[-1 if c else 0] = x
+        o[0] = a + b + n
+''', "<dump>").stages("sm_90")
+print(stages["types"], stages["ptx"])
+"""
+
+
+def test_every_process_compiles_to_the_same_text() -> None:
+    def dump(seed: str) -> str:
+        env = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run(
+            [sys.executable, "-c", DUMP], env=env, check=True, capture_output=True, text=True, cwd=ROOT
+        )
+        return done.stdout
+
+    assert dump("0") == dump("2") == dump("5")
