@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, cast
 
 import numpy as np
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["GpuBuffer"]
 
 T = TypeVar("T")
+_HEALING = "what it left in the buffer is undefined: fill the whole of it with `x.fill(value)`, or make a new one"
 _set = object.__setattr__
 
 _PUBLIC = frozenset(
@@ -138,9 +139,18 @@ class GpuBuffer(NoArray, Generic[T]):
             raise BufferClosedError(f"the {self._spelled()} was closed")
         writer = memory.writer
         if writer is not None and writer._error is not None:
-            writer._check()
+            self._raise_failure(writer)
         if self.device.fault is not None:
             self.device.check_usable()
+
+    def _raise_failure(self, writer: Completion) -> Never:
+        """Raise what the last writer failed with; where the device works on, say how the buffer does too."""
+        assert writer._error is not None
+        notes = getattr(writer._error, "__notes__", ())
+        if self.device.fault is None and _HEALING not in notes:
+            writer._error.add_note(_HEALING)
+        writer._check()
+        raise AssertionError  # `_check` has raised
 
     def _spelled(self) -> str:
         return f"GpuBuffer of {self.dtype!r}[{', '.join(map(str, self.shape))}]"
@@ -203,18 +213,21 @@ class GpuBuffer(NoArray, Generic[T]):
     def fill(self, value: Any) -> Completion:
         """Set every element to `value`, which must be one of the dtype; work on the current stream.
 
-        Filling a whole buffer whose last writer failed makes it usable again.
+        Filling a whole buffer makes it usable again if the work that last wrote it failed, or is still to fail.
         """
         pattern = element_bytes(value, self.dtype)
         self._check_writable()
         memory = self.memory
-        if memory.writer is not None and memory.writer._error is not None and self.nbytes == memory.nbytes:
-            self.device.check_usable()
-            memory.forget()
-        self.check_usable()
-        if not self.is_contiguous:
-            return self.copy_from(np.full(self.shape, np.frombuffer(pattern, self.dtype.numpy)[0]))
-        return self.device.current_stream().set(self, pattern)
+        with self.device._lock:
+            if memory.writer is not None and self.nbytes == memory.nbytes and not memory.closed:
+                self.device.check_usable()
+                # Nothing of what it wrote is left: the fill comes after it as after a reader, however it went.
+                memory.readers.setdefault(memory.writer.stream, memory.writer)
+                memory.writer = None
+            self.check_usable()
+            if self.is_contiguous:
+                return self.device.current_stream().set(self, pattern)
+        return self.copy_from(np.full(self.shape, np.frombuffer(pattern, self.dtype.numpy)[0]))
 
     def copy(self) -> GpuBuffer[T]:
         """A new contiguous buffer on the same device with the same elements; work on the current stream."""

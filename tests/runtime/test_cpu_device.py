@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +234,42 @@ def test_the_device_works_on_after_a_failure(cpu: Any, fail: Run, run: Run) -> N
     x.fill(3)
     assert x.to_host().tolist() == [3, 3, 3, 3]
     run(lambda: None, (x, "InOut")).wait()
+
+
+@pytest.mark.parametrize("on_another_stream", [False, True])
+def test_filling_a_buffer_whose_writer_is_still_to_fail_makes_it_usable(
+    cpu: Any, fail: Run, latch: Any, on_another_stream: bool
+) -> None:
+    x, stream = cpu.alloc_zeros(4, i32), cpu.stream()
+    latch.hold(stream)
+    failed = fail((x, "Out"), stream=stream)
+    with cpu.stream() if on_another_stream else nullcontext():
+        filled = x.fill(3)
+        latch.release()
+        filled.wait(60)
+    assert x.to_host().tolist() == [3, 3, 3, 3]
+    assert x[::-1].copy().to_host().tolist() == [3, 3, 3, 3]
+    with pytest.raises(KernelFault):
+        failed.wait(60)
+
+
+def test_filling_a_failed_buffer_through_a_reversed_view_makes_it_usable(cpu: Any, fail: Run) -> None:
+    x = cpu.alloc_zeros(4, i32)
+    with pytest.raises(KernelFault):
+        fail((x, "Out")).wait()
+    x[::-1].fill(3)
+    assert x.to_host().tolist() == [3, 3, 3, 3]
+
+
+def test_a_failed_buffer_says_once_how_to_go_on(cpu: Any, fail: Run) -> None:
+    x = cpu.alloc_zeros(4, i32)
+    fail((x, "Out"))
+    for _ in range(2):
+        with pytest.raises(KernelFault) as caught:
+            x.to_host()
+    assert caught.value.__notes__ == [
+        "what it left in the buffer is undefined: fill the whole of it with `x.fill(value)`, or make a new one"
+    ]
 
 
 def test_filling_a_part_does_not_make_a_failed_buffer_usable(cpu: Any, fail: Run) -> None:
