@@ -13,7 +13,7 @@ from kaio.runtime import dlpack
 from kaio.runtime.completion import Completion
 from kaio.runtime.conversion import convert_array, element_bytes
 from kaio.runtime.elsewhere import visible
-from kaio.runtime.layout import byte_range, is_contiguous, reshaped, sliced
+from kaio.runtime.layout import byte_range, is_contiguous, read_sizes, reshaped, sliced
 from kaio.runtime.memory import Memory, closed_memory
 from kaio.runtime.no_array import NoArray
 from kaio.runtime.transfer import check_out, read, write
@@ -240,6 +240,8 @@ class GpuBuffer(NoArray, Generic[T]):
 
     def astype(self, dtype: Any) -> GpuBuffer[Any]:
         """A new buffer with the elements converted as a cast in a kernel does; waits."""
+        if dtype is None:
+            raise KaioError("`astype` takes a dtype (got None)", help="for example `x.astype(kaio.f32)`")
         return self.device.alloc_from(convert_array(self.to_host(), dtype_of(dtype)))
 
     def _wait(self, *, writes: bool) -> None:
@@ -270,7 +272,11 @@ class GpuBuffer(NoArray, Generic[T]):
     # Views.
 
     def __getitem__(self, index: Any) -> GpuBuffer[T]:
-        """A view by integers, slices, ``...`` and None, as in NumPy; an integer for each axis gives 0 dimensions."""
+        """A view by integers, slices, ``...`` and None, as in NumPy; an integer for each axis gives 0 dimensions.
+
+        Raises:
+            KaioError: for anything else, or a step of 0. For an index out of bounds it is an IndexError too.
+        """
         self._check_open()
         layout = sliced(self.pointer, self.shape, self.strides, self.dtype, index)
         return GpuBuffer.make(self.memory, *layout, self.dtype, is_view=True)
@@ -279,7 +285,7 @@ class GpuBuffer(NoArray, Generic[T]):
         """A view of the same elements in another shape; one size may be -1. KaioError if that needs a copy."""
         self._check_open()
         sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
-        layout = reshaped(self.shape, self.strides, self.dtype, tuple(sizes))
+        layout = reshaped(self.shape, self.strides, self.dtype, read_sizes(tuple(sizes)))
         return GpuBuffer.make(self.memory, self.pointer, *layout, self.dtype, is_view=True)
 
     def _check_open(self) -> None:

@@ -232,6 +232,8 @@ class Device(metaclass=Shown):
         for size in sizes:
             nbytes *= size
         self.check_usable()
+        if nbytes >= 1 << 63:  # more than can be asked of a driver
+            raise self._out_of_memory(nbytes)
         return self._made(self._allocate(nbytes, zero), sizes, element)
 
     def _made(self, memory: Memory, shape: tuple[int, ...], dtype: DType) -> GpuBuffer[Any]:
@@ -269,6 +271,9 @@ class Device(metaclass=Shown):
 
         Takes what exchanges through DLPack or the CUDA array interface and lies on this device; on the CPU device
         NumPy arrays too. A read-only array gives a buffer that kernels cannot write.
+
+        Each import is a buffer of its own: order work on two imports of the same memory yourself, for example with
+        `wait()`, or import it once and take views of that.
 
         >>> x = np.zeros(3)
         >>> _ = Device("cpu").import_array(x).fill(7).wait()

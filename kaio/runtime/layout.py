@@ -13,10 +13,22 @@ import numpy as np
 from kaio.dtypes import DType
 from kaio.errors import KaioError
 
-__all__ = ["byte_range", "contiguous_strides", "is_contiguous", "overlay", "read_shape", "reshaped", "sliced"]
+__all__ = [
+    "OutOfBounds",
+    "byte_range",
+    "contiguous_strides",
+    "is_contiguous",
+    "overlay",
+    "read_shape",
+    "read_sizes",
+    "reshaped",
+    "sliced",
+]
 
 Shape = tuple[int, ...]
 Layout = tuple[int, Shape, Shape]  # pointer, shape, strides
+
+_MOST_DIMENSIONS = 64  # NumPy's: copies go by its arrays
 
 
 def read_shape(shape: Any) -> Shape:
@@ -30,7 +42,32 @@ def read_shape(shape: Any) -> Shape:
         raise KaioError(f"a shape is an int or a tuple of ints (got {shape!r})") from None
     if any(size < 0 for size in found):
         raise KaioError(f"a shape has no negative sizes (got {shape!r})")
+    _check_rank(len(found))
     return found
+
+
+def _check_rank(ndim: int) -> None:
+    if ndim > _MOST_DIMENSIONS:
+        raise KaioError(f"a GpuBuffer has at most {_MOST_DIMENSIONS} dimensions (got {ndim})")
+
+
+def read_sizes(sizes: tuple[Any, ...]) -> Shape:
+    """The sizes given to `reshape`, one of which may be -1, or KaioError showing the value."""
+    try:
+        if any(isinstance(size, bool | np.bool_) for size in sizes):
+            raise TypeError
+        found = tuple(operator.index(size) for size in sizes)
+    except TypeError:
+        raise KaioError(
+            f"`reshape` takes ints or a tuple of ints (got {', '.join(map(repr, sizes))})",
+            help="for example `x.reshape(2, -1)`",
+        ) from None
+    _check_rank(len(found))
+    return found
+
+
+class OutOfBounds(KaioError, IndexError):
+    """An index that is not among those of the axis; an IndexError as it is for all of Python's sequences."""
 
 
 def contiguous_strides(shape: Shape, itemsize: int) -> Shape:
@@ -109,7 +146,12 @@ def sliced(pointer: int, shape: Shape, strides: Shape, dtype: DType, index: Any)
             )
     if not any(part is Ellipsis for part in parts):
         parts = (*parts, ...)  # or NumPy would read the element when all axes are given
-    view = np.asarray(_Interface(_SOMEWHERE, shape, strides, dtype, False, None))[parts]
+    try:
+        view = np.asarray(_Interface(_SOMEWHERE, shape, strides, dtype, False, None))[parts]
+    except IndexError as problem:
+        raise OutOfBounds(f"a GpuBuffer of shape {shape} is indexed by {index!r}: {problem}") from None
+    except (ValueError, TypeError) as problem:  # a step of 0, a slice of no integers
+        raise KaioError(f"a GpuBuffer of shape {shape} is indexed by {index!r}: {problem}") from None
     return pointer + view.__array_interface__["data"][0] - _SOMEWHERE, view.shape, view.strides
 
 
@@ -120,7 +162,7 @@ def reshaped(shape: Shape, strides: Shape, dtype: DType, new: Shape) -> tuple[Sh
         raise KaioError(f"{math.prod(shape)} elements of shape {shape} cannot be seen as shape {new}")
     try:
         view = base.reshape(new, copy=False)
-    except ValueError as problem:
+    except (ValueError, OverflowError) as problem:
         if "Unable to avoid" not in str(problem):
             raise KaioError(f"{math.prod(shape)} elements of shape {shape} cannot be seen as shape {new}") from problem
         raise KaioError(

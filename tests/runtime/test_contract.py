@@ -87,6 +87,7 @@ def test_alloc_zeros_is_zero(device: Any) -> None:
         (1.5, "a shape is an int or a tuple of ints (got 1.5)"),
         (True, "a shape is an int or a tuple of ints (got True)"),
         ("ab", "a shape is an int or a tuple of ints (got 'ab')"),
+        ((1,) * 65, "a GpuBuffer has at most 64 dimensions (got 65)"),
     ],
 )
 def test_a_wrong_shape_is_shown(device: Any, shape: Any, what: str) -> None:
@@ -106,6 +107,13 @@ def test_out_of_memory_says_what_was_asked_and_who_holds_most(device: Any) -> No
     assert caught.value.facts["asked"] == 1 << 44
     assert keep.nbytes in caught.value.facts["largest"]
     assert device.alloc_from([1, 2]).to_host().tolist() == [1, 2]
+
+
+def test_more_than_an_address_counts_is_out_of_memory_too(device: Any) -> None:
+    for alloc in (device.alloc_empty, device.alloc_zeros):
+        with pytest.raises(OutOfMemoryError, match="has no memory for 4,835,703,278,458,516,698,824,704 bytes: "):
+            alloc((2**40, 2**40), f32)
+    assert device.alloc_zeros((1,) * 64, f32).to_host().ndim == 64
 
 
 def test_to_host_into_an_array(device: Any, numbers: Any) -> None:
@@ -177,6 +185,8 @@ def test_astype_converts_as_a_cast_does(device: Any) -> None:
     assert x.astype(u8).to_host().tolist() == [1, 0, 255, 0, 0]
     assert x.astype(i32).to_host().tolist() == [1, -1, 300, 0, -(2**31)]
     assert x[:3].astype(f64).dtype is f64
+    with pytest.raises(KaioError, match=r"`astype` takes a dtype \(got None\)"):
+        x.astype(None)
 
 
 def test_python_copies_and_pickles_go_through_the_host(device: Any, numbers: Any) -> None:
@@ -240,8 +250,36 @@ def test_reshape_refuses_what_needs_a_copy(numbers: Any) -> None:
 def test_an_index_of_another_kind_is_refused(numbers: Any) -> None:
     with pytest.raises(KaioError, match="indexed by integers and slices"):
         numbers[[0, 1]]
-    with pytest.raises(IndexError, match="index 3 is out of bounds for axis 0 with size 3"):
-        numbers[3]
+    with pytest.raises(KaioError, match=r"shape \(3, 4\) is indexed by .*: slice step cannot be zero"):
+        numbers[::0]
+    with pytest.raises(KaioError, match=r"is indexed by slice\('a', None, None\): "):
+        numbers["a":]
+
+
+def test_an_index_out_of_bounds_is_pythons_error_and_kaios(numbers: Any) -> None:
+    for error in (IndexError, KaioError):
+        with pytest.raises(error) as caught:
+            numbers[3]
+        assert str(caught.value) == (
+            "a GpuBuffer of shape (3, 4) is indexed by 3: index 3 is out of bounds for axis 0 with size 3"
+        )
+    for index in ((0, 0, 0), (..., ...), (None,) * 63):
+        with pytest.raises(KaioError, match=r"a GpuBuffer of shape \(3, 4\) is indexed by \("):
+            numbers[index]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shown"),
+    [(((12.0,),), "12.0"), ((True, 12), "True, 12"), ((None,), "None"), (("a",), "'a'"), (((3, 4), 1), "(3, 4), 1")],
+)
+def test_reshape_shows_what_is_no_size(numbers: Any, sizes: Any, shown: str) -> None:
+    with pytest.raises(KaioError) as caught:
+        numbers.reshape(*sizes)
+    assert str(caught.value) == (
+        f"`reshape` takes ints or a tuple of ints (got {shown})\n  help: for example `x.reshape(2, -1)`"
+    )
+    with pytest.raises(KaioError, match="at most 64 dimensions"):
+        numbers.reshape((3, 4) + (1,) * 63)
 
 
 # What a buffer, a device and a completion are not.
