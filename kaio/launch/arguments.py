@@ -16,7 +16,8 @@ from kaio.dtypes import DType, dtype_of
 from kaio.errors import KaioError, LaunchError, is_message
 from kaio.launch.buffers import buffer_check
 from kaio.launch.call import Call
-from kaio.launch.scalars import constant, convert, describe, largest_float
+from kaio.launch.scalars import constant, convert
+from kaio.runtime.scalars import describe, largest_float
 
 __all__ = ["Parameters"]
 

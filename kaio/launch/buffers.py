@@ -12,9 +12,9 @@ from kaio.dtypes import DType
 from kaio.errors import BufferClosedError, KaioError, LaunchError, is_message
 from kaio.interop import adopt
 from kaio.launch.call import Call
-from kaio.launch.scalars import describe
 from kaio.program import Access
 from kaio.runtime import GpuBuffer
+from kaio.runtime.scalars import describe, is_masked
 
 __all__ = ["buffer_check", "named"]
 
@@ -97,7 +97,8 @@ def _wrong_device(kernel: str, name: str, device: Any, first: str, first_device:
 def _foreign(kernel: str, name: str, dtype: DType, access: Access, value: Any) -> GpuBuffer[Any]:
     """The buffer over a foreign array's memory; a host array and what is no array are refused with the way out."""
     if isinstance(value, np.ndarray | np.generic):
-        converted = name if value.dtype == dtype.numpy else f"{name}.astype(np.{dtype.numpy})"
+        given = f"{name}.filled(…)" if is_masked(value) else name
+        converted = given if value.dtype == dtype.numpy else f"{given}.astype(np.{dtype.numpy})"
         raise LaunchError(
             f"argument `{name}` of kernel `{kernel}` must be a GpuBuffer of {dtype!r} (got {describe(value)})",
             help=f"copy it to a device: `{name} = device.alloc_from({converted})`",

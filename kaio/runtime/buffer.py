@@ -11,7 +11,7 @@ from kaio.dtypes import DType, dtype_of
 from kaio.errors import BufferClosedError, KaioError
 from kaio.runtime import dlpack
 from kaio.runtime.completion import Completion
-from kaio.runtime.conversion import convert_array, element_bytes
+from kaio.runtime.conversion import check_unmasked, convert_array, element_bytes
 from kaio.runtime.elsewhere import visible
 from kaio.runtime.layout import byte_range, is_contiguous, read_sizes, reshaped, sliced
 from kaio.runtime.memory import Memory, closed_memory
@@ -203,6 +203,7 @@ class GpuBuffer(NoArray, Generic[T]):
                 self._check_writable()
                 return self.device.current_stream().copy(self, source)
             source = source.to_host()
+        check_unmasked(source)
         host = np.asarray(source)
         self._check_like(source, host.shape, dtype_of(host.dtype))
         self._wait(writes=True)

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
 from kaio.dtypes import DType
 from kaio.errors import KaioError
+from kaio.runtime.scalars import Misfit, is_masked, read_scalar
 
-__all__ = ["convert_array", "element_bytes"]
+__all__ = ["check_unmasked", "convert_array", "element_bytes"]
 
 
 def element_bytes(value: Any, dtype: DType) -> bytes:
-    """The bytes of one element, or KaioError if the value is not one of the dtype."""
+    """The bytes of one element, or KaioError if the value is not one of the dtype; see `read_scalar`."""
     try:
-        if isinstance(value, str | bytes):
-            raise TypeError  # which `float` would read
-        if dtype.is_float:
-            with np.errstate(over="ignore"):
-                found = dtype.numpy.type(float(value))
-        else:
-            number = operator.index(value if dtype.is_int else int(value))
-            low, high = dtype.range
-            if not low <= number <= high or (dtype.kind == "b" and number != value):
-                raise KaioError(f"{value!r} does not fit {dtype!r}, which holds {low} to {high}")
-            found = dtype.numpy.type(number)
-    except (TypeError, ValueError, OverflowError) as problem:
+        return bytes(dtype.numpy.type(read_scalar(value, dtype, "value")).tobytes())
+    except Misfit as problem:
+        raise KaioError(f"the value to fill with {problem.what}", help=problem.help) from None
+
+
+def check_unmasked(array: Any) -> None:
+    """Raise KaioError for a masked array: a buffer has no mask, and what is under it is not for use."""
+    if is_masked(array):
         raise KaioError(
-            f"{value!r} is no {dtype!r}", help=f"convert it first, for example `kaio.{dtype!r}(…)`"
-        ) from problem
-    return bytes(found.tobytes())
+            "a masked array is not taken as it is, as a GpuBuffer has no mask",
+            help="say what stands for what is masked: `array.filled(…)`",
+        )
 
 
 def convert_array(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:

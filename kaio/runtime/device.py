@@ -16,6 +16,7 @@ from kaio.dtypes import DType, dtype_of
 from kaio.errors import CompletionTimeout, KaioError, OutOfMemoryError
 from kaio.runtime.buffer import GpuBuffer
 from kaio.runtime.completion import TIMEOUT, gather, read_timeout
+from kaio.runtime.conversion import check_unmasked
 from kaio.runtime.elsewhere import Shown, answer, refuse_arguments, visible
 from kaio.runtime.failures import Failures
 from kaio.runtime.foreign import Foreign, read_foreign
@@ -197,6 +198,7 @@ class Device(metaclass=Shown):
     def _host_array(self, array: Any) -> np.ndarray[Any, Any]:
         if isinstance(array, GpuBuffer):
             return array.to_host()
+        check_unmasked(array)
         if not isinstance(array, np.ndarray):
             foreign = read_foreign(array, self)
             if foreign is not None and foreign.kind == "cuda":
@@ -282,6 +284,7 @@ class Device(metaclass=Shown):
         """
         if isinstance(array, GpuBuffer) and array.device is self:
             return array.reshape(array.shape)
+        check_unmasked(array)
         foreign = read_foreign(array, self)
         if foreign is None:
             raise KaioError(

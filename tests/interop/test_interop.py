@@ -58,7 +58,7 @@ def test_numpy_sees_a_buffer_of_the_cpu_device_in_place(cpu: Any, dtype: Any, sh
     assert (array.dtype, array.shape) == (dtype.numpy, shape)
     np.testing.assert_array_equal(array, host)
     if host.size:
-        buffer.fill(1).wait()
+        buffer.fill(True).wait()
         assert (array == 1).all()
 
 

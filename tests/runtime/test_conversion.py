@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from hypothesis.extra import numpy as hnp
 
 from kaio import bool_, f32, f64, i8, i32, i64, u8, u64
 from kaio.dtypes import DTYPES
-from kaio.errors import KaioError
+from kaio.errors import KaioError, LaunchError
+from kaio.launch.scalars import convert
 from kaio.runtime.conversion import convert_array, element_bytes
 
 INTS = [dtype for dtype in DTYPES if dtype.is_int]
@@ -57,11 +59,27 @@ def test_int_to_int_wraps_and_to_bool_is_truth() -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_bytes_of_an_element_are_numpys(dtype: Any) -> None:
-    assert element_bytes(1, dtype) == np.ones(1, dtype.numpy).tobytes()
+    assert element_bytes(True, dtype) == np.ones(1, dtype.numpy).tobytes()
     assert element_bytes(np.ones(1, dtype.numpy)[0], dtype) == np.ones(1, dtype.numpy).tobytes()
 
 
-@pytest.mark.parametrize(("value", "dtype"), [(2, bool_), (0.5, bool_), (1.0, i32), ("1", f32), (None, i32), (-1, u8)])
-def test_what_is_no_element_is_refused(value: Any, dtype: Any) -> None:
-    with pytest.raises(KaioError):
+@pytest.mark.parametrize("value", [True, np.True_, np.array(True)])
+def test_a_bool_is_an_element_of_each_type_as_it_is_an_argument(value: Any) -> None:
+    for dtype in DTYPES:
+        assert element_bytes(value, dtype) == np.ones(1, dtype.numpy).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (2, bool_), (1, bool_), (0.5, bool_), (np.float64(1.0), bool_), (1.0, i32), ("1", f32), (None, i32), (-1, u8),
+        (1e39, f32), (Fraction(1, 3), f32), (np.ma.masked, f32),
+    ],
+)  # fmt: skip
+def test_what_is_no_element_is_refused_with_the_words_of_a_launch(value: Any, dtype: Any) -> None:
+    with pytest.raises(KaioError) as filled:
         element_bytes(value, dtype)
+    with pytest.raises(LaunchError) as launched:
+        convert("k", "value", dtype, value)
+    what = launched.value.mistakes[0].what.removeprefix("argument `value` of kernel `k` ")
+    assert filled.value.mistakes[0].what == f"the value to fill with {what}"
