@@ -24,7 +24,6 @@ __all__ = [
 DEVICE_CPU, DEVICE_CUDA, DEVICE_CUDA_HOST, DEVICE_CUDA_MANAGED = 1, 2, 3, 13
 READ_ONLY = 1  # a flag of a versioned tensor
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
-_MOST_DIMENSIONS = 64  # of an array of NumPy
 
 
 class Tensor(ctypes.Structure):
@@ -117,10 +116,6 @@ def export_buffer(buffer: GpuBuffer[Any], device: tuple[int, int], versioned: bo
     itemsize = buffer.dtype.itemsize
     if any(stride % itemsize for stride in buffer.strides):
         raise BufferError(f"strides of {buffer.strides} bytes are no multiples of {itemsize}, which DLPack needs")
-    if buffer.ndim > _MOST_DIMENSIONS:
-        raise BufferError(
-            f"a GpuBuffer of {buffer.ndim} dimensions is not shared by DLPack: {_MOST_DIMENSIONS} at most"
-        )
     capsule = np.asarray(_Export(buffer)).__dlpack__(max_version=(1, 0) if versioned else None)
     if python.name(capsule) == b"dltensor_versioned":
         address = python.pointer(capsule, b"dltensor_versioned")

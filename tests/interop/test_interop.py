@@ -107,16 +107,9 @@ def test_a_taker_that_refuses_the_capsule_raises_its_own_error(cpu: Any, version
     before = cpu.stats()
     buffer = cpu.alloc_zeros(10, f32)
     for _ in range(20):
-        with pytest.raises((BufferError, RuntimeError), match="[Uu]nsupported device"):
+        with pytest.raises((BufferError, RuntimeError), match=r"[Uu]nsupported device"):
             np.from_dlpack(Elsewhere(buffer, versioned))
     buffer.close()
-    assert cpu.stats()[:2] == before[:2]
-
-
-def test_more_dimensions_than_numpy_has_are_refused(cpu: Any) -> None:
-    before = cpu.stats()
-    with pytest.raises(BufferError, match="a GpuBuffer of 70 dimensions is not shared by DLPack: 64 at most"):
-        np.from_dlpack(cpu.alloc_zeros((1,) * 70, f32))
     assert cpu.stats()[:2] == before[:2]
 
 
