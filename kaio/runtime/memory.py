@@ -64,6 +64,9 @@ class Memory:
                 self.readers = {}
             self.stream = None if self.foreign_stream is not None else stream
         else:
+            if self.readers and stream not in self.readers:
+                # Who is done is forgotten: each reader holds its stream.
+                self.readers = {other: reader for other, reader in self.readers.items() if not reader.is_done}
             self.readers[stream] = done
             alone = len(self.readers) == 1 and (self.writer is None or self.writer.stream is stream)
             self.stream = stream if alone and self.foreign_stream is None else None
