@@ -1,4 +1,4 @@
-"""The CPU device: kernels as native code on worker threads, memory from NumPy, streams as threads."""
+"""The CPU device: kernels as native code on worker threads, memory from NumPy, streams on threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from kaio.runtime.completion import gather
-from kaio.runtime.cpu_stream import CpuStream
+from kaio.runtime.cpu_stream import CpuStream, Servers
 from kaio.runtime.device import Device, MemoryInfo
 from kaio.runtime.failures import Failures
 from kaio.runtime.foreign import Foreign
@@ -49,6 +49,7 @@ class CpuDevice(Device):
     _workers: Any
     _total: int
     _default: CpuStream
+    servers: Servers
 
     @classmethod
     def open(cls, like: str, check: str) -> CpuDevice:
@@ -60,7 +61,7 @@ class CpuDevice(Device):
         self.capability, self.limits = description.capability, description.limits
         self._start()
         self._total = self.memory.total
-        self._loaded, self._workers = {}, None
+        self._loaded, self._workers, self.servers = {}, None, Servers()
         self._default = CpuStream.make(self)
         atexit.register(self._settle)
         if hasattr(os, "register_at_fork"):
@@ -101,7 +102,7 @@ class CpuDevice(Device):
         return found
 
     def stream(self, priority: int = 0) -> Stream:
-        """A new stream: a thread, started with its first work. Priorities are not known here."""
+        """A new stream. Priorities are not known here."""
         return CpuStream.make(self, read_priority(priority))
 
     def _default_stream(self) -> Stream:
@@ -130,7 +131,7 @@ class CpuDevice(Device):
 
     def _after_fork(self) -> None:
         """The threads of the streams, and whoever held the lock, stayed in the parent process."""
-        self._lock, self.failures = threading.RLock(), Failures()
+        self._lock, self.failures, self.servers = threading.RLock(), Failures(), Servers()
         for stream in list(self._streams):
             if isinstance(stream, CpuStream):
                 stream.after_fork()

@@ -1,4 +1,8 @@
-"""Streams of the CPU device: a queue, and a thread that works it off in order."""
+"""Streams of the CPU device: a queue each, and threads that work them off in order.
+
+A thread serves one stream at a time, until nothing is left there. So there are as many threads as streams that have
+had work at one time, however many streams there were.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import ctypes
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -18,7 +23,9 @@ if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
     from kaio.runtime.cpu_device import CpuDevice
 
-__all__ = ["CpuCompletion", "CpuStream"]
+__all__ = ["CpuCompletion", "CpuStream", "Servers"]
+
+_KEPT = 16  # threads that wait for the next stream
 
 
 class CpuCompletion(Completion):
@@ -87,17 +94,44 @@ def _nothing() -> None:
     """The weak reference of a stream that never had work."""
 
 
-def _serve(queue: SimpleQueue[_Work | None]) -> None:
-    while (work := queue.get()) is not None:
-        work.run()
-        del work
+class Servers:
+    """The threads of a device that work off its streams."""
+
+    def __init__(self) -> None:
+        self._ready: SimpleQueue[CpuStream] = SimpleQueue()
+        self._idle = 0
+        self._lock = threading.Lock()
+
+    def take(self, stream: CpuStream) -> bool:
+        """Let a thread work off the stream; False if there is none, and no new one can be started."""
+        with self._lock:
+            reserved = self._idle > 0
+            if reserved:
+                self._idle -= 1
+        if not reserved:
+            try:
+                threading.Thread(target=self._serve, name="kaio streams", daemon=True).start()
+            except RuntimeError:  # the system has no more, or Python ends
+                return False
+        self._ready.put(stream)
+        return True
+
+    def _serve(self) -> None:
+        while True:
+            stream = self._ready.get()
+            stream.work_off()
+            del stream  # which waits for nothing any more
+            with self._lock:
+                if self._idle >= _KEPT:
+                    return
+                self._idle += 1
 
 
 class CpuStream(Stream):
     """A stream of the CPU device."""
 
     device: CpuDevice
-    _queue: SimpleQueue[_Work | None]
+    _pending: deque[_Work]  # the first one runs
     _last: Callable[[], CpuCompletion | None]  # a weak reference: what nobody holds any more is done
     _serving: bool
 
@@ -106,10 +140,14 @@ class CpuStream(Stream):
         """A new stream of the device."""
         self = object.__new__(cls)
         self.device, self.priority = device, priority
-        self._queue, self._last, self._serving = SimpleQueue(), _nothing, False
+        self._start()
         with device._lock:
             device._streams.add(self)
         return self
+
+    def _start(self) -> None:
+        self._pending, self._last, self._serving = deque(), _nothing, False
+        self._lock = threading.RLock()
 
     def launch(
         self,
@@ -175,31 +213,50 @@ class CpuStream(Stream):
             for buffer, access in uses:
                 buffer.memory.record(self, done, access != "In")
             keep = [buffer.memory.owner for buffer, _ in uses]
-            self._enqueue(_Work(done, call, writers, readers, keep))
+            is_served = self._enqueue(_Work(done, call, writers, readers, keep))
+        if not is_served:
+            self.work_off()
         return done
 
-    def _enqueue(self, work: _Work) -> None:
-        self._last = weakref.ref(work.done)
-        self._queue.put(work)
-        if not self._serving:
+    def _enqueue(self, work: _Work) -> bool:
+        """Queue work; False if the caller has to do it itself, as no thread can."""
+        with self._lock:
+            self._last = weakref.ref(work.done)
+            self._pending.append(work)
+            if self._serving:
+                return True
             self._serving = True
-            threading.Thread(target=_serve, args=(self._queue,), name=f"kaio {self!r}", daemon=True).start()
+        try:
+            return self.device.servers.take(self)
+        except BaseException:
+            self._serving = False
+            raise
+
+    def work_off(self) -> None:
+        """Do all that is queued, in this thread; by one thread at a time."""
+        while True:
+            self._pending[0].run()
+            with self._lock:
+                self._pending.popleft()
+                if not self._pending:
+                    self._serving = False
+                    return
 
     def after_fork(self) -> None:
         """In a child process: start anew; work that the parent had pending is not done here."""
-        last = self._last()
-        self._queue, self._last, self._serving = SimpleQueue(), _nothing, False
-        if last is not None and not last._finished:
-            last._finish(KaioError("the process was forked while this work was pending", help="fork after `wait()`"))
+        pending = [work.done for work in self._pending]
+        self._start()
+        for done in pending:
+            if not done._finished:
+                done._seen = True  # it is the parent's: nobody here has to be told
+                done._finish(
+                    KaioError("the process was forked while this work was pending", help="fork after `wait()`")
+                )
 
     def _tail(self) -> Completion:
         # Work is done in order, so the last is done when all are; and nobody asks this one what went wrong.
         last = self._last()
         return Completion.completed(self) if last is None else last
-
-    def __del__(self) -> None:
-        if getattr(self, "_serving", False):
-            self._queue.put(None)
 
 
 class _Prepared:

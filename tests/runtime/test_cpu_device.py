@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
 import subprocess
 import sys
+import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,6 +22,7 @@ import pytest
 import kaio
 from kaio import f32, i32
 from kaio.errors import DeviceNotFoundError, InternalError, KaioError, KernelFault, UnsupportedFeatureError
+from kaio.runtime.cpu_stream import Servers
 from kaio.runtime.limits import DESCRIPTIONS
 from kaio.runtime.opening import open_device
 
@@ -527,12 +531,78 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), x.to_host().tolist())
     assert (found.returncode, found.stdout) == (0, "0 [1, 1, 1, 1]\n"), found.stderr
 
 
-def test_the_thread_of_a_dropped_stream_ends(cpu: Any, run: Run) -> None:
-    import threading
+def test_many_streams_share_few_threads_and_are_dropped(cpu: Any, run: Run) -> None:
+    shared = cpu.alloc_zeros(4, f32)
+    streams, threads = [], set()
+    for _ in range(100):
+        stream = cpu.stream()
+        streams.append(weakref.ref(stream))
+        run(lambda: threads.add(threading.current_thread()), (shared, "In"), stream=stream).wait()
+        del stream
+    gc.collect()
+    assert len(threads) < 50
+    assert sum(stream() is not None for stream in streams) <= 2
 
+
+def test_each_stream_has_a_thread_while_it_has_work(cpu: Any, run: Run) -> None:
+    meet = threading.Barrier(40)
+    work = [run(lambda: meet.wait(60), stream=cpu.stream()) for _ in range(40)]
+    kaio.gather(*work).wait()
+
+
+def _program(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_all_work_that_was_pending_at_a_fork_fails_in_the_child() -> None:
+    found = _program("""
+import os, threading, kaio
+cpu = kaio.Device("cpu")
+x = cpu.alloc_zeros(4, kaio.i32)
+gate = threading.Event()
+work = [cpu.current_stream().submit(gate.wait, ((x, "Out"),)) for _ in range(3)]
+child = os.fork()
+if not child:
+    failed = 0
+    for done in work:
+        try:
+            done.wait()
+        except kaio.KaioError as error:
+            failed += "the process was forked while this work was pending" in str(error)
+    os._exit(failed)
+gate.set()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+kaio.gather(*work).wait()
+""")
+    assert (found.returncode, found.stdout) == (0, "3\n"), found.stderr
+
+
+def test_work_is_done_at_exit_when_no_thread_can_be_started() -> None:
+    found = _program("""
+import atexit, kaio
+cpu = kaio.Device("cpu")
+x = cpu.alloc_zeros(4, kaio.i32)
+
+@atexit.register
+def late():
+    for value in (1, 2):
+        x.fill(value)
+    with cpu.stream():
+        x.fill(3)
+    print(x.to_host().tolist())
+""")
+    assert (found.returncode, found.stdout, found.stderr) == (0, "[3, 3, 3, 3]\n", "")
+
+
+def test_the_caller_does_the_work_if_there_are_no_threads(cpu: Any, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(cpu, "servers", Servers())
+    threads: list[threading.Thread] = []
     stream = cpu.stream()
-    found: list[threading.Thread] = []
-    run(lambda: found.append(threading.current_thread()), stream=stream).wait()
-    del stream
-    found[0].join(60)
-    assert not found[0].is_alive()
+    for _ in range(2):
+        assert run(lambda: threads.append(threading.current_thread()), stream=stream).is_done
+    assert threads == [threading.current_thread()] * 2
