@@ -160,6 +160,10 @@ class Kernel:
             )
         return Launcher(self).grid(geometry[0]).block(geometry[1])
 
+    # Python would read `3 in kernel` and a loop over it through `__getitem__`, which takes a geometry.
+    __iter__ = None
+    __contains__ = None
+
     # Compiling and looking at what came out.
 
     def compile(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,7 +13,7 @@ import numpy as np
 from kaio.dsl.compiler.captures import Capture
 from kaio.dsl.compiler.options import CompileOptions
 from kaio.dtypes import DType
-from kaio.errors import CompileError, DeviceNotFoundError, UnsupportedFeatureError, is_message
+from kaio.errors import CompileError, DeviceNotFoundError, LaunchError, UnsupportedFeatureError, is_message
 from kaio.launch.arguments import Parameters
 from kaio.launch.call import Call
 from kaio.runtime import Device
@@ -47,6 +48,11 @@ class Variants:
     def make(self, device: Device, check: str, call: Call, wide: bool) -> Variant:
         """Compile and load a variant; threads that ask for it at the same time wait for the first."""
         __tracebackhide__ = is_message
+        if sys.meta_path is None:  # nothing can be imported any more, and the compiler imports as it goes
+            raise LaunchError(
+                f"kernel `{self._parameters.kernel}` cannot be compiled any more: Python is shutting down",
+                help="launch it once before that",
+            )
         target, compiled_check = compiler_target(device, check)
         consts, dtypes = self._parameters.consts(call), self._parameters.generic_dtypes(call)
         built = self.build(target, compiled_check, consts, dtypes, 64 if wide else 32)

@@ -122,6 +122,57 @@ def test_it_pickles_by_its_import_name() -> None:
     assert copy.deepcopy([saxpy])[0] is saxpy
 
 
+def test_a_launcher_copies_to_itself_and_pickles_with_geometry_options_and_device() -> None:
+    launcher = saxpy.over(8, 4).block(32, 8).on(kaio.Device("cpu")).options(check="off", timed=True)
+    assert copy.copy(launcher) is launcher
+    assert copy.deepcopy([launcher])[0] is launcher
+    twin = pickle.loads(pickle.dumps(launcher))
+    assert (twin.kernel, repr(twin)) == (saxpy, repr(launcher))
+    gridded = pickle.loads(pickle.dumps(saxpy[2, 64]))
+    x, y = (kaio.Device("cpu").alloc_from(np.ones(100, np.float32)) for _ in "xy")
+    gridded(x, y, 2.0).wait()
+    assert y.to_host().tolist() == [3.0] * 100
+
+
+def test_what_is_bound_to_this_process_is_not_pickled() -> None:
+    cpu = kaio.Device("cpu")
+    stream = cpu.stream()
+    assert refusal(pickle.dumps, saxpy.over(8).on(stream)) == (
+        "a launch of kernel `saxpy` on a stream of its own is not pickled\n"
+        "  help: leave `.on(stream)` to where it is launched"
+    )
+    x, y = cpu.alloc_zeros(8, f32), cpu.alloc_zeros(8, f32)
+    for use in (copy.copy, copy.deepcopy, pickle.dumps):
+        assert refusal(use, saxpy.over(8).bind(x, y, 1.0)) == (
+            "a BoundLaunch of kernel `saxpy` is neither copied nor pickled: it holds a stream and buffers of this "
+            "process\n  help: bind again: `kernel.over(…).bind(…)`"
+        )
+        with pytest.raises(KaioError, match="a Stream is neither copied nor pickled"):
+            use(stream)
+
+
+def test_it_is_no_container() -> None:
+    with pytest.raises(TypeError, match="not a container"):
+        3 in saxpy  # noqa: B015
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(saxpy)
+
+
+def test_a_first_launch_while_python_shuts_down_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = kaio.Device("cpu").alloc_zeros(8, f32)
+
+    @kaio.kernel
+    def late(x: InOut[f32]):
+        x[0] = f32(1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.meta_path", None)
+        message = refusal(late.over(8).launch, x)
+    assert message == (
+        "kernel `late` cannot be compiled any more: Python is shutting down\n  help: launch it once before that"
+    )
+
+
 def test_one_that_cannot_be_imported_says_so_when_it_is_pickled() -> None:
     @kaio.kernel
     def inner(x: In[f32]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from kaio.errors import BufferClosedError, LaunchError, is_message
 from kaio.launch.buffers import named
@@ -62,6 +62,13 @@ class BoundLaunch:
                     help=f"its parameters are `{kernel.parameters.signature}`",
                 )
         self._prepare([changes.get(name, value) for name, value in zip(names, self._values, strict=True)])
+
+    def __reduce__(self) -> NoReturn:
+        raise LaunchError(
+            f"a BoundLaunch of kernel `{self._launcher.kernel.name}` is neither copied nor pickled: "
+            "it holds a stream and buffers of this process",
+            help="bind again: `kernel.over(…).bind(…)`",
+        )
 
     def __repr__(self) -> str:
         return f"<BoundLaunch {self._launcher!r}>"

@@ -29,6 +29,7 @@ __all__ = ["Launchable", "Launcher", "Ready", "Variant"]
 
 __tracebackhide__ = is_message
 
+_PICKLED = ("_shape", "_grid", "_block", "_device", "_check", "timed")
 _NOT_YET = ("schedule", "cooperative", "cluster", "fuel")
 
 
@@ -78,7 +79,8 @@ Ready = tuple[Stream, Variant, Geometry, bytes, Uses]
 class Launcher:
     """A kernel with its geometry, place and options; each method but `launch` and `bind` gives a new value.
 
-    Made by a kernel: `kernel.over(shape)`, `kernel.grid(…)`, `kernel[grid, block]`.
+    Made by a kernel: `kernel.over(shape)`, `kernel.grid(…)`, `kernel[grid, block]`. It pickles with the kernel's import
+    name and by the name of the device, unless it is on a stream.
     """
 
     __slots__ = (
@@ -113,6 +115,20 @@ class Launcher:
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a Launcher is immutable: `{name}` is given to one of its methods, which makes a new one")
+
+    def __copy__(self) -> Launcher:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Launcher:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._stream is not None:
+            raise LaunchError(
+                f"a launch of kernel `{self.kernel.name}` on a stream of its own is not pickled",
+                help="leave `.on(stream)` to where it is launched",
+            )
+        return _rebuild, (self.kernel, {name: getattr(self, name) for name in _PICKLED})
 
     def over(self, shape: Any, *axes: Any) -> Launcher:
         """One thread for each element of a NumPy shape (up to three axes), the last axis being x.
@@ -162,7 +178,9 @@ class Launcher:
         if check is not None:
             changes["_check"] = _read_check(check)
         if timed is not None:
-            changes["timed"] = bool(timed)
+            if not isinstance(timed, bool):
+                raise LaunchError(f"`options(timed=…)` takes True or False (got {timed!r})")
+            changes["timed"] = timed
         return self._with(**changes)
 
     def shared(self, **counts: int) -> Launcher:
@@ -264,6 +282,10 @@ class Launcher:
         if options:
             parts.append(f"options({', '.join(options)})")
         return ".".join(parts)
+
+
+def _rebuild(kernel: Launchable, values: dict[str, Any]) -> Launcher:
+    return Launcher(kernel)._with(**values)
 
 
 def _read_check(check: Any) -> str:

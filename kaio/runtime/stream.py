@@ -136,6 +136,9 @@ class Stream(metaclass=Shown):
     def __dir__(self) -> list[str]:
         return visible(super().__dir__(), self._public)
 
+    def __reduce__(self) -> Never:
+        raise KaioError("a Stream is neither copied nor pickled", help="make another: `device.stream()`")
+
     def __repr__(self) -> str:
         return f"<Stream of {self.device}, priority {self.priority}, at {id(self):#x}>"
 

@@ -271,6 +271,11 @@ def test_an_unknown_check_is_refused(saxpy, check) -> None:
     )
 
 
+@pytest.mark.parametrize("timed", ["no", 1, [True]])
+def test_timed_is_true_or_false(saxpy, timed) -> None:
+    assert refusal(Launcher(saxpy).options, timed=timed) == f"`options(timed=…)` takes True or False (got {timed!r})"
+
+
 @pytest.mark.parametrize("name", ["schedule", "cooperative", "cluster", "fuel"])
 def test_an_option_for_later_says_so(saxpy, name) -> None:
     assert refusal(Launcher(saxpy).options, error=UnsupportedFeatureError, **{name: 1}) == (
