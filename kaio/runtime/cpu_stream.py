@@ -163,9 +163,11 @@ class CpuStream(Stream):
         if 0 in grid:
             return Completion.completed(self)
         arguments = bytes(arguments)
-        device = self.device
+        workers = self.device.workers
+        if grid != (1, 1, 1):
+            workers.start()  # here, as Python may be about to end when the stream comes to it
         return self.submit(
-            lambda: loaded.kernel.run(grid, block, arguments, device.workers, shared_nbytes), uses, timed, loaded
+            lambda: loaded.kernel.run(grid, block, arguments, workers, shared_nbytes), uses, timed, loaded
         )
 
     def prepare(

@@ -146,7 +146,7 @@ class WorkerPool:
     """Native worker threads of a CPU device: `count` with the thread that launches.
 
     A launch runs in the calling thread with the GIL released, and is helped by the others. They start with the first
-    launch that has work for them.
+    launch that has work for them, if they can: the system may have no more, and when Python ends it starts none.
     """
 
     def __init__(self, count: int) -> None:
@@ -214,25 +214,28 @@ class WorkerPool:
         """Call `function` on the argument block of each record, the first one in this thread. Blocks."""
         job = _Job(function, records[1:])
         if job.records:
-            self._start()
-            for _ in records[1:]:
+            self.start()
+            for _ in range(min(len(job.records), len(self._threads))):
                 self._jobs.put(job)
         job.run(records[0])
 
-    def _start(self) -> None:
-        if self._threads and self._process == os.getpid():
+    def start(self) -> None:
+        """Start the threads that do not run yet; launches do without those that cannot be started."""
+        if self._process == os.getpid() and len(self._threads) >= self.count - 1:
             return
         with self._lock:
-            if self._is_closed or (self._threads and self._process == os.getpid()):
+            if self._is_closed:
                 return
             if self._process != os.getpid():  # threads do not survive a fork, nor do the jobs they had
-                self._process, self._jobs = os.getpid(), SimpleQueue()
-            self._threads = [
-                threading.Thread(target=_work, args=(self._jobs,), name=f"kaio-cpu-{k}", daemon=True)
-                for k in range(1, self.count)
-            ]
-            for thread in self._threads:
-                thread.start()
+                self._process, self._jobs, self._threads = os.getpid(), SimpleQueue(), []
+            while len(self._threads) < self.count - 1:
+                name = f"kaio-cpu-{len(self._threads) + 1}"
+                thread = threading.Thread(target=_work, args=(self._jobs,), name=name, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:
+                    return
+                self._threads.append(thread)
 
 
 def _work(jobs: SimpleQueue[_Job | None]) -> None:

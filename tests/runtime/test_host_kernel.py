@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -156,6 +159,50 @@ def test_the_same_program_can_be_loaded_twice() -> None:
         packed = program.block.pack(x.ctypes.data, 10, y.ctypes.data, 10, factor)
         kernel.run((1, 1, 1), (32, 1, 1), packed, WorkerPool(1))
         np.testing.assert_array_equal(y, factor * x)
+
+
+def test_a_launch_does_without_threads_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    kernel, workers = compiled(scale), WorkerPool(3)
+    x, y = ramp(10_000), np.zeros(10_000, np.float32)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        _launch(kernel, workers, 40, 256, x, y, a=2.0)
+    np.testing.assert_array_equal(y, 2 * x)
+    assert not workers._threads
+    _launch(kernel, workers, 40, 256, x, y, a=5.0)
+    np.testing.assert_array_equal(y, 5 * x)
+    assert len(workers._threads) == 2
+    workers.close()
+
+
+def test_the_first_launch_may_be_the_last_line_of_a_program(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("""
+import atexit
+import kaio
+from kaio import InOut, f32
+
+@kaio.kernel
+def increment(x: InOut[f32]):
+    i = kaio.grid(1)
+    if i < x.size:
+        x[i] = x[i] + 1.0
+
+cpu = kaio.Device("cpu")
+x = cpu.alloc_zeros(100_000, f32)
+
+@atexit.register
+def late():
+    increment.over(x.size).launch(x)
+    print(set(x.to_host().tolist()))
+
+increment.over(x.size).launch(x)
+""")
+    found = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=120, check=False)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "{2.0}\n", "")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
