@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import numbers
 import queue
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Never
+
+import numpy as np
 
 from kaio.errors import CompletionTimeout, KaioError
 from kaio.runtime.elsewhere import answer, refuse_arguments, visible
@@ -156,6 +159,11 @@ class Completion:
     def __dir__(self) -> list[str]:
         return visible(super().__dir__(), _PUBLIC)
 
+    def __reduce__(self) -> Never:
+        raise KaioError(
+            "a Completion is neither copied nor pickled", help="send on what the work gives, once it is done"
+        )
+
     def __repr__(self) -> str:
         with suppress(Exception):  # a look must not fail; who waits will learn why
             self._poll()
@@ -188,9 +196,10 @@ def read_timeout(timeout_s: float | None) -> float | None:
     if timeout_s is None:
         return None
     given: Any = timeout_s
-    if isinstance(given, bool) or not isinstance(given, int | float) or not given >= 0:
+    is_number = isinstance(given, numbers.Real) and not isinstance(given, bool | np.timedelta64)
+    if not is_number or not given >= 0:
         raise KaioError(f"`timeout_s` is a number of seconds, 0 or more (got {timeout_s!r})")
-    return min(float(timeout_s), 1e9)
+    return float(min(given, 1e9))  # compared first: an int may be more than a float holds
 
 
 class _Gathered(Completion):

@@ -10,6 +10,7 @@ import pickle
 import pydoc
 import sys
 import threading
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -673,9 +674,23 @@ def test_wait_with_a_timeout_leaves_the_work_alone(device: Any, latch: Any) -> N
     assert done.result() is None
 
 
+@pytest.mark.parametrize("timeout_s", [10**400, float("inf"), np.float32(60), np.int64(60), Fraction(60)])
+def test_a_timeout_is_any_real_number_however_large(device: Any, timeout_s: Any) -> None:
+    done = device.alloc_zeros(3, f32).fill(1)
+    for what in (done, done.stream, device):
+        what.wait(timeout_s)
+
+
+def test_a_completion_is_neither_copied_nor_pickled(device: Any) -> None:
+    done = device.alloc_zeros(3, f32).fill(1)
+    for use in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(KaioError, match="a Completion is neither copied nor pickled"):
+            use(done)
+
+
 def test_a_wrong_timeout_is_shown(device: Any, latch: Any) -> None:
     done = latch.hold(device.stream())
-    for wrong in (-1, "1", float("nan")):
+    for wrong in (-1, "1", float("nan"), np.float32("nan"), True, 1j, np.timedelta64(5, "s")):
         with pytest.raises(KaioError, match=r"`timeout_s` is a number of seconds, 0 or more"):
             done.wait(wrong)
 
