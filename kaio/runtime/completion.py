@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import numbers
 import queue
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from contextlib import suppress
@@ -126,7 +127,9 @@ class Completion:
                 return
             try:
                 callback(self)
-            except Exception:
+            except BaseException as problem:  # SystemExit too would end a thread that others need
+                if isinstance(problem, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                    raise
                 _log.exception("a callback of %r failed", self)
 
     def _check(self) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kaio.errors import InternalError, KaioError
 from kaio.runtime.completion import Completion
+from kaio.runtime.polling import watch
 from kaio.runtime.stream import Dims, PreparedLaunch, Stream, Uses
 
 if TYPE_CHECKING:
@@ -50,7 +51,11 @@ class CpuCompletion(Completion):
             self.stream.device.failures.note(self)
         self._finished = True
         self._gate.release()
-        self._run_callbacks()
+        if "_callbacks" in self.__dict__:
+            try:
+                watch(self)  # in another thread: a callback may wait for later work of this stream
+            except RuntimeError:  # there is none when Python ends
+                self._run_callbacks()
 
 
 class _Work:

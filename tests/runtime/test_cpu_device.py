@@ -384,6 +384,36 @@ def test_what_is_no_fault_is_an_internal_error(cpu: Any, run: Run) -> None:
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_a_callback_may_raise_anything_and_work_goes_on(
+    cpu: Any, run: Run, latch: Any, kind: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def leave(_: Any) -> None:
+        raise kind
+
+    ran = threading.Event()
+    done = latch.hold(cpu.current_stream())
+    done.add_done_callback(leave)
+    done.add_done_callback(lambda _: ran.set())
+    latch.release()
+    assert ran.wait(60)
+    run(lambda: None).wait(60)
+    assert caplog.messages == ["a callback of <Completion of work on cpu, done> failed"]
+
+
+def test_a_callback_may_wait_for_work_on_its_own_stream(cpu: Any, run: Run, latch: Any) -> None:
+    stream, waited = cpu.stream(), threading.Event()
+
+    def more(_: Any) -> None:
+        run(lambda: None, stream=stream).wait()
+        stream.wait()
+        waited.set()
+
+    latch.hold(stream).add_done_callback(more)
+    latch.release()
+    assert waited.wait(60)
+
+
 def test_a_callback_that_fails_is_logged(cpu: Any, run: Run, caplog: pytest.LogCaptureFixture) -> None:
     done = run(lambda: None)
     done.wait()
