@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Never
 
+from kaio.errors import KaioError
 from kaio.runtime.completion import Completion
 from kaio.runtime.cuda import driver, is_sticky
 from kaio.runtime.cuda_completion import CudaCompletion, Event
@@ -22,6 +25,8 @@ __all__ = ["CudaStream"]
 _ref, _new = weakref.ref, object.__new__
 
 _CANDIDATES = 16  # launches of a stream that are remembered to name the one that faulted
+
+_devices: weakref.WeakSet[CudaDevice] = weakref.WeakSet()  # those with streams
 
 
 def _nothing() -> None:
@@ -46,6 +51,7 @@ class CudaStream(Stream):
             self.raw = device.ask(driver.cuStreamCreateWithPriority(flags, priority))
         with device._lock:
             device._streams.add(self)
+            _devices.add(device)
         return self
 
     @property
@@ -253,6 +259,22 @@ class CudaStream(Stream):
         super().wait(timeout_s, **unknown)
         for _ in range(min(launches, len(self.recent))):
             self.recent.popleft()
+
+
+def _after_fork() -> None:
+    """In a child process: the driver would hang or crash, so nothing asks it any more."""
+    for device in list(_devices):
+        device._lock = threading.RLock()
+        device.fault_seen = True  # nothing went wrong that has to be told at exit
+        if device.fault is None:
+            device.fault = KaioError(
+                "CUDA does not survive a fork, and the parent had started it",
+                help='start processes that use the GPU another way, as `multiprocessing.get_context("spawn")` does',
+            )
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _memsets(pointer: int, pattern: bytes, size: int) -> list[tuple[Any, tuple[int, ...]]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import subprocess
 import sys
 import textwrap
@@ -421,6 +422,25 @@ class _Log:
             return self._text.value.decode().split()
         finally:
             gc.enable()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_is_told_that_cuda_does_not_survive(gpu: Any, x: Any, y: Any) -> None:
+    done = launch(gpu, x, y)
+    gpu.wait()
+    child = os.fork()
+    if not child:
+        told = 0
+        for use in (lambda: launch(gpu, x, y), lambda: gpu.alloc_zeros(4, f32), x.to_host, gpu.wait, gpu.stream):
+            try:
+                use()
+            except KaioError as error:
+                told += "CUDA does not survive a fork, and the parent had started it" in str(error)
+        os._exit(told)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+    done.wait()
+    launch(gpu, x, y).wait()
 
 
 @pytest.fixture
