@@ -33,7 +33,8 @@ _MOST_DIMENSIONS = 64  # NumPy's: copies go by its arrays
 
 def read_shape(shape: Any) -> Shape:
     """A shape from an int or an iterable of ints, or KaioError showing the value."""
-    sizes: list[Any] = [shape] if not isinstance(shape, Iterable) or isinstance(shape, str) else list(shape)
+    is_one = not isinstance(shape, Iterable) or isinstance(shape, str) or getattr(shape, "ndim", None) == 0
+    sizes: list[Any] = [shape] if is_one else list(shape)
     try:
         if any(isinstance(size, bool | np.bool_) for size in sizes):
             raise TypeError
@@ -43,6 +44,8 @@ def read_shape(shape: Any) -> Shape:
     if any(size < 0 for size in found):
         raise KaioError(f"a shape has no negative sizes (got {shape!r})")
     _check_rank(len(found))
+    if 0 in found and math.prod(size or 1 for size in found) >= 1 << 63:
+        raise KaioError(f"a shape has fewer than 2**63 elements, sizes of 0 left aside (got {shape!r})")
     return found
 
 

@@ -36,7 +36,7 @@ def read_scalar(value: Any, dtype: DType, name: str) -> bool | int | float:
         raise _refused(dtype, value, _way_out(name, value) or f"compare it, or convert it with `bool({name})`")
     if isinstance(plain, int):
         return _fitting_float(dtype, value, plain) if dtype.is_float else _fitting_int(dtype, value, plain)
-    if isinstance(plain, numbers.Real) and not isinstance(plain, numbers.Rational):
+    if isinstance(plain, float) or (isinstance(plain, numbers.Real) and not isinstance(plain, numbers.Rational)):
         if dtype.is_float:
             return _fitting_float(dtype, value, plain)
         raise _refused(dtype, value, f"convert it with `int({name})`", f"`{name}: f32`")

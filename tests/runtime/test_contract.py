@@ -98,6 +98,8 @@ def test_alloc_zeros_is_zero(device: Any) -> None:
         (1.5, "a shape is an int or a tuple of ints (got 1.5)"),
         (True, "a shape is an int or a tuple of ints (got True)"),
         ("ab", "a shape is an int or a tuple of ints (got 'ab')"),
+        (np.ma.masked, "a shape is an int or a tuple of ints (got masked)"),
+        ((0, 2**70), f"a shape has fewer than 2**63 elements, sizes of 0 left aside (got (0, {2**70}))"),
         ((1,) * 65, "a GpuBuffer has at most 64 dimensions (got 65)"),
     ],
 )

@@ -67,3 +67,4 @@ def test_contiguous_strides_are_numpys(shape: tuple[int, ...]) -> None:
 
 def test_a_shape_is_read_from_what_counts() -> None:
     assert (read_shape(3), read_shape([np.int64(2), 3]), read_shape(())) == ((3,), (2, 3), ())
+    assert (read_shape(np.array(3)), read_shape(np.array([2, 3]))) == ((3,), (2, 3))
