@@ -424,6 +424,16 @@ class _Log:
             gc.enable()
 
 
+def test_numpy_says_itself_that_it_takes_no_memory_of_a_gpu(gpu: Any) -> None:
+    before = gpu.stats()
+    for _ in range(20):
+        buffer = gpu.alloc_zeros(10, f32)
+        with pytest.raises((BufferError, RuntimeError), match=r"[Uu]nsupported device"):
+            np.from_dlpack(buffer)
+        buffer.close()
+    assert gpu.stats()[:2] == before[:2]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_child_is_told_that_cuda_does_not_survive(gpu: Any, x: Any, y: Any) -> None:
