@@ -144,6 +144,8 @@ class CpuDevice(Device):
             workers.stop()
             with suppress(KeyboardInterrupt):
                 gather(*tails)._block(_STOP_S)
+        with suppress(KeyboardInterrupt):
+            self.servers.finish_callbacks(_STOP_S)
 
 
 def _usable_cores() -> int:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from kaio.errors import InternalError, KaioError
 from kaio.runtime.completion import Completion
-from kaio.runtime.polling import watch
 from kaio.runtime.stream import Dims, PreparedLaunch, Stream, Uses
 
 if TYPE_CHECKING:
@@ -32,7 +31,9 @@ _KEPT = 16  # threads that wait for the next stream
 class CpuCompletion(Completion):
     """Work of a stream's thread."""
 
-    def __init__(self, stream: Stream) -> None:
+    stream: CpuStream
+
+    def __init__(self, stream: CpuStream) -> None:
         self.stream = stream
         self._gate = threading.Lock()  # held until the work is done: who waits takes it and passes it on
         self._gate.acquire()
@@ -50,12 +51,9 @@ class CpuCompletion(Completion):
             self._error = error.with_traceback(None)
             self.stream.device.failures.note(self)
         self._finished = True
-        self._gate.release()
         if "_callbacks" in self.__dict__:
-            try:
-                watch(self)  # in another thread: a callback may wait for later work of this stream
-            except RuntimeError:  # there is none when Python ends
-                self._run_callbacks()
+            self.stream.device.servers.call_back(self)
+        self._gate.release()
 
 
 class _Work:
@@ -99,15 +97,52 @@ def _nothing() -> None:
     """The weak reference of a stream that never had work."""
 
 
+class _Callbacks:
+    """Completions whose callbacks are to run, in the order in which they were done."""
+
+    def __init__(self) -> None:
+        self._pending: deque[CpuCompletion] = deque()
+        self._lock, self.idle = threading.Lock(), threading.Event()
+        self.idle.set()
+
+    def add(self, done: CpuCompletion) -> bool:
+        """Queue a completion; True if nobody works the queue off yet."""
+        with self._lock:
+            self._pending.append(done)
+            is_first = self.idle.is_set()
+            self.idle.clear()
+            return is_first
+
+    def work_off(self) -> None:
+        while True:
+            with self._lock:
+                if not self._pending:
+                    self.idle.set()
+                    return
+                done = self._pending.popleft()
+            done._run_callbacks()
+            del done
+
+
 class Servers:
     """The threads of a device that work off its streams."""
 
     def __init__(self) -> None:
-        self._ready: SimpleQueue[CpuStream] = SimpleQueue()
+        self._ready: SimpleQueue[CpuStream | _Callbacks] = SimpleQueue()
         self._idle = 0
         self._lock = threading.Lock()
+        self._callbacks = _Callbacks()
 
-    def take(self, stream: CpuStream) -> bool:
+    def call_back(self, done: CpuCompletion) -> None:
+        """Run callbacks in another thread than the stream's, for whose later work they may wait."""
+        if self._callbacks.add(done) and not self.take(self._callbacks):
+            self._callbacks.work_off()
+
+    def finish_callbacks(self, timeout_s: float) -> None:
+        """Wait for the callbacks of what is done."""
+        self._callbacks.idle.wait(timeout_s)
+
+    def take(self, stream: CpuStream | _Callbacks) -> bool:
         """Let a thread work off the stream; False if there is none, and no new one can be started."""
         with self._lock:
             reserved = self._idle > 0

@@ -625,6 +625,17 @@ def late():
     assert (found.returncode, found.stdout, found.stderr) == (0, "[3, 3, 3, 3]\n", "")
 
 
+def test_a_callback_runs_before_the_program_ends() -> None:
+    found = _program("""
+import threading, kaio
+cpu = kaio.Device("cpu")
+hold = threading.Event()
+cpu.current_stream().submit(hold.wait, ()).add_done_callback(lambda done: print("called"))
+threading.Timer(0, hold.set).start()
+""")
+    assert (found.returncode, found.stdout, found.stderr) == (0, "called\n", "")
+
+
 def test_the_caller_does_the_work_if_there_are_no_threads(cpu: Any, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
