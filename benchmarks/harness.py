@@ -134,6 +134,7 @@ def fresh_process(code: str, *, environment: Mapping[str, str] | None = None) ->
     """Run `code` in a new interpreter and give the number that it prints last."""
     path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(ROOT))))
     env = {**os.environ, "PYTHONPATH": path, **(environment or {})}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # kaio keeps its bytecode as what pip installs has it
     done = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True)
     return float(done.stdout.split()[-1])
 
