@@ -14,6 +14,7 @@ from typing import Any
 from llvmlite import ir as llvmlite_ir
 
 from kaio.dsl.compiler import arithmetic, comparisons, conversions, elements, ir, loops, scalars
+from kaio.dsl.compiler.declared import call
 from kaio.dsl.compiler.frame import Frame, join
 from kaio.dsl.compiler.leaves import rebuild, undefined
 from kaio.dsl.compiler.loops import Turn
@@ -71,11 +72,7 @@ class Emitter:
 
     def call(self, name: str, result: llvmlite_ir.Type, args: list[llvmlite_ir.Value]) -> llvmlite_ir.Value:
         """Call an LLVM intrinsic or an external function by name."""
-        module = self.b.module
-        function = module.globals.get(name)
-        if function is None:
-            function = llvmlite_ir.Function(module, llvmlite_ir.FunctionType(result, [a.type for a in args]), name)
-        return self.b.call(function, args)
+        return call(self.b, name, result, args)
 
     def block(self, name: str) -> llvmlite_ir.Block:
         """A new basic block at the end of the function."""

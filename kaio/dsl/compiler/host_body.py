@@ -13,6 +13,7 @@ from llvmlite import ir as llvm
 from kaio import host_abi as abi
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.arguments import argument_types, argument_values
+from kaio.dsl.compiler.declared import call
 from kaio.dsl.compiler.emit import Emitter
 from kaio.dsl.compiler.host_context import (
     I1,
@@ -23,7 +24,6 @@ from kaio.dsl.compiler.host_context import (
     POSITIONS,
     REGISTERS,
     VOID,
-    call,
     fault_recorder,
     field_of,
     frame_of,

@@ -9,8 +9,8 @@ from kaio.dsl.compiler.arguments import argument_types
 from kaio.dsl.values import Type
 
 __all__ = [
-    "I1", "I8", "I32", "I64", "POINTER", "POSITIONS", "REGISTERS", "VOID", "call",
-    "fault_recorder", "field_of", "frame_of", "load_arguments",
+    "I1", "I8", "I32", "I64", "POINTER", "POSITIONS", "REGISTERS", "VOID", "fault_recorder",
+    "field_of", "frame_of", "load_arguments",
 ]  # fmt: skip
 
 I1, I8, I32, I64, VOID = llvm.IntType(1), llvm.IntType(8), llvm.IntType(32), llvm.IntType(64), llvm.VoidType()
@@ -24,14 +24,6 @@ def load_arguments(b: llvm.IRBuilder, types: tuple[Type | None, ...], block: llv
     layout = llvm.LiteralStructType(argument_types(types))
     pointer = b.bitcast(block, layout.as_pointer())
     return [b.load(b.gep(pointer, [I32(0), I32(k)], inbounds=True)) for k in range(len(layout.elements))]
-
-
-def call(b: llvm.IRBuilder, name: str, result: llvm.Type, args: list[llvm.Value]) -> llvm.Value:
-    """Call a function of that name, declared when it is new."""
-    function = b.module.globals.get(name)
-    if function is None:
-        function = llvm.Function(b.module, llvm.FunctionType(result, [a.type for a in args]), name)
-    return b.call(function, args)
 
 
 def field_of(b: llvm.IRBuilder, context: llvm.Value, offset: int, kind: llvm.Type) -> llvm.Value:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from llvmlite import ir as llvm
 
 from kaio import host_abi as abi
+from kaio.dsl.compiler.declared import call
 from kaio.dsl.compiler.host_body import Body
-from kaio.dsl.compiler.host_context import I32, I64, POINTER, REGISTERS, VOID, call, field_of, frame_of, load_arguments
+from kaio.dsl.compiler.host_context import I32, I64, POINTER, REGISTERS, VOID, field_of, frame_of, load_arguments
 
 __all__ = ["emit_k_plain", "emit_k_start_and_run"]
 

@@ -18,7 +18,8 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 
 from kaio.dsl.compiler import native
-from kaio.dsl.compiler.ptx_arithmetic import call, emit_instruction, emit_wide
+from kaio.dsl.compiler.declared import call
+from kaio.dsl.compiler.ptx_arithmetic import emit_instruction, emit_wide
 from kaio.dsl.compiler.store import kept
 from kaio.errors import InternalError
 

@@ -12,23 +12,16 @@ from typing import Any
 
 from llvmlite import ir
 
+from kaio.dsl.compiler.declared import call
 from kaio.dsl.compiler.float_bits import extreme
 
-__all__ = ["call", "emit_instruction", "emit_wide"]
+__all__ = ["emit_instruction", "emit_wide"]
 
 I1, I8, I32, I64, I128 = (ir.IntType(bits) for bits in (1, 8, 32, 64, 128))
 F32, F64 = ir.FloatType(), ir.DoubleType()
 _INTEGERS = {"i": I32, "ui": I32, "ll": I64, "ull": I64}
 _ROUNDINGS = {"rn": "roundeven", "rz": "trunc", "rm": "floor", "rp": "ceil"}
 _ONE_TO_ONE = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "fabs": "fabs", "round": "roundeven"}
-
-
-def call(b: Any, name: str, result: Any, args: Sequence[Any]) -> Any:
-    """Call a function by name, declaring it in the module when it is new."""
-    function = b.module.globals.get(name)
-    if function is None:
-        function = ir.Function(b.module, ir.FunctionType(result, [a.type for a in args]), name)
-    return b.call(function, args)
 
 
 def _suffix(kind: Any) -> str:
