@@ -51,7 +51,7 @@ def _add_host(e: Emitter, call: TypedCall, array: Any, index: Any, value: Any) -
     return e.target.atomic(e, "fadd" if is_float else "add", pointer, value)
 
 
-@intrinsic(_add_typing, cuda=_add_cuda, host=_add_host, example="kaio.atomic_add(counts, i, 1)")
+@intrinsic(_add_typing, cuda=_add_cuda, host=_add_host, example="kaio.atomic_add(counts, i, 1)", ptx="atom.global.add")
 def atomic_add(buffer: Out[Any, Any] | InOut[Any, Any], index: int | tuple[int, ...], value: Any) -> Any:
     """Add `value` to `buffer[index]` in one step and give the value from before.
 

@@ -36,7 +36,13 @@ class Resolved:
 
 @dataclass(frozen=True, eq=False)
 class Intrinsic:
-    """The record of one intrinsic; called outside a kernel it says so."""
+    """The record of one intrinsic; called outside a kernel it says so.
+
+    example: statements of a kernel that use it, over the buffers of `tests/dsl/test_records.py`, which runs them
+    ptx: an instruction that the example's PTX holds
+    since: the first architecture that has it (``sm_80``), empty where all have
+    same_bits: whether both devices give the same bits
+    """
 
     name: str
     typing: Callable[..., Resolved] | None = None
@@ -47,6 +53,9 @@ class Intrinsic:
     doc: str = ""
     signature: inspect.Signature | None = None
     example: str = ""
+    ptx: str = ""
+    since: str = ""
+    same_bits: bool = True
 
     @property
     def __name__(self) -> str:
@@ -65,6 +74,11 @@ class Intrinsic:
         rule = self.emit or (self.cuda if target == "cuda" else self.host)
         assert rule is not None, f"{self.name} has no rule for {target}"
         return rule
+
+    @property
+    def call_line(self) -> str:
+        """The line of the example that calls it."""
+        return next((line for line in self.example.splitlines() if f"{self.name}(" in line), "").strip()
 
     def __repr__(self) -> str:
         return f"kaio.{self.name}"
@@ -88,16 +102,20 @@ def intrinsic(
     suspends: bool = False,
     stands_for: tuple[Any, ...] = (),
     example: str = "",
+    ptx: str = "",
+    since: str = "",
+    same_bits: bool = True,
 ) -> Callable[[F], F]:
     """Make a record from a signature and its doc.
 
-    `stands_for` are functions of Python that mean the same; `example` is a call as it is shown to who miscalls it.
+    `stands_for` are functions of Python that mean the same. Who miscalls it is shown the example's line that calls it.
     """
 
     def record(function: F) -> F:
         doc = inspect.getdoc(function) or ""
+        signature = inspect.signature(function)
         made = Intrinsic(
-            function.__name__, typing, emit, cuda, host, suspends, doc, inspect.signature(function), example
+            function.__name__, typing, emit, cuda, host, suspends, doc, signature, example, ptx, since, same_bits
         )
         for name, value in (("__doc__", doc), ("__signature__", made.signature), ("__module__", function.__module__)):
             object.__setattr__(made, name, value)

@@ -22,7 +22,7 @@ from kaio.dsl.compiler.target import Target
 from kaio.dsl.intrinsic import Intrinsic, Namespace
 from kaio.dsl.values import BOOL, ArrayType, BufferType, IteratorType, ObjectType, TupleType, Type, Weak
 from kaio.dtypes import DType
-from kaio.errors import CompileError, InternalError, Place
+from kaio.errors import CompileError, InternalError, Place, UnsupportedFeatureError
 from kaio.source import Source
 
 __all__ = ["Emitter"]
@@ -73,6 +73,15 @@ class Emitter:
     def call(self, name: str, result: llvmlite_ir.Type, args: list[llvmlite_ir.Value]) -> llvmlite_ir.Value:
         """Call an LLVM intrinsic or an external function by name."""
         return call(self.b, name, result, args)
+
+    def require(self, since: str, what: str) -> None:
+        """Raise UnsupportedFeatureError where the target's architecture comes before the one that first has `what`."""
+        if since and not self.target.has(since):
+            raise UnsupportedFeatureError(
+                f"{what} needs {since} or later" if since[-1].isdigit() else f"{what} needs {since}",
+                place=self.place,
+                help=f'compile for it: `target="{since}"`; the CPU device runs it too',
+            )
 
     def block(self, name: str) -> llvmlite_ir.Block:
         """A new basic block at the end of the function."""
@@ -283,6 +292,7 @@ class Emitter:
             return self._inline(call.callee, values)
         if values and isinstance(call.operands[0], BufferType | ArrayType):
             self.assigning = ir.user_name(frame.origin(str(call.arguments[0])))
+        self.require(call.callee.since, f"`{call.callee.name}`")
         return call.callee.rule(self.target.name)(self, call, *values)
 
     def _argument(self, frame: Frame, argument: str | ir.Constant, type_: Type) -> Any:

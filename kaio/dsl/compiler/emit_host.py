@@ -100,6 +100,9 @@ class _PlainTarget:
     contract = False
     checks_asserts = False
 
+    def has(self, architecture: str) -> bool:
+        return True
+
     def locate(self, e: Emitter) -> None:
         return None
 

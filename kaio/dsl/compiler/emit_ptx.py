@@ -54,7 +54,7 @@ def emit_ptx(typed: ir.Typed, target: str, options: CompileOptions, signature: s
     name = entry_name(typed.function.name)
     module = llvm.Module(name)
     module.triple, module.data_layout = "nvptx64-nvidia-cuda", _DATA_LAYOUT
-    machine = CudaTarget(module, typed, options)
+    machine = CudaTarget(module, typed, options, target)
     machine.emit()
     text = str(module)
     flags = ("-opt=3", "-fma=0", *(("-ftz=1", "-prec-div=0", "-prec-sqrt=0") if options.fastmath else ()))
@@ -70,7 +70,8 @@ class CudaTarget:
     name: Literal["cuda", "host"] = "cuda"
     checks_asserts = False
 
-    def __init__(self, module: llvm.Module, typed: ir.Typed, options: CompileOptions) -> None:
+    def __init__(self, module: llvm.Module, typed: ir.Typed, options: CompileOptions, architecture: str) -> None:
+        self.architecture = architecture
         self.module, self.typed, self.options, self.contract = module, typed, options, options.contract
         params = zip(typed.function.params, typed.arguments, strict=True)
         self.parameters = [name for param, type_ in params for name in _parameter_names(param, type_)]
@@ -109,6 +110,12 @@ class CudaTarget:
         self.module.add_named_metadata("nvvm.annotations").add(entry)
 
     # ------------------------------------------------------------------ what CUDA spells its own way
+    def has(self, architecture: str) -> bool:
+        """One with a letter (``sm_90a``) is had by itself only; another by all that came later."""
+        if not architecture[-1].isdigit():
+            return self.architecture == architecture
+        return int(re.sub(r"\D", "", self.architecture)) >= int(architecture[3:])
+
     def locate(self, e: Emitter) -> None:
         """Say where in the source the following instructions come from."""
         self.lines.locate(e)

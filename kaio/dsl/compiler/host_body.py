@@ -167,6 +167,10 @@ class Body:
 
     # -------------------------------------------------------------- Target: registers and memory
 
+    def has(self, architecture: str) -> bool:
+        """Everything is there."""
+        return True
+
     def locate(self, e: Emitter) -> None:
         """Places travel in the sites; there is no debug information."""
 

@@ -24,6 +24,9 @@ class Target(Protocol):
     def name(self) -> Literal["cuda", "host"]:
         """Which of an intrinsic's rules are this machine's."""
 
+    def has(self, architecture: str) -> bool:
+        """Whether this machine has what came with an architecture (``sm_80``); the host has everything."""
+
     def locate(self, e: Emitter) -> None:
         """The following instructions come from `e.place` (of `e.source`, called from `e.callers`)."""
 

@@ -58,7 +58,7 @@ def _call_intrinsic(inference: Inference, target: str, op: ir.Call, callee: Intr
     try:
         bound = callee.signature.bind(*op.args, **dict(op.kwargs))
     except TypeError as problem:
-        example = f"for example `{callee.example}`" if callee.example else None
+        example = f"for example `{callee.call_line}`" if callee.call_line else None
         raise RuleError(f"`{callee.name}{_bare(callee.signature)}`: {problem}", example) from None
     names = [*bound.args, *bound.kwargs.values()]
     try:

@@ -1,0 +1,60 @@
+"""The example of every intrinsic compiles for both devices, holds its instruction, and gives the same on both.
+
+An example is the statements of a kernel in which `i` is the thread's number, over 64 threads in one block and the
+buffers of `PARAMETERS`; what it computes, it leaves in `out`, `wide` or `counts`.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+import numpy as np
+import pytest
+
+import kaio
+from kaio.dsl.intrinsic import STANDARD, Intrinsic
+from tests.dsl.from_text import kernel
+
+PARAMETERS = "x: In[f32], y: In[f32], d: In[f64], n: In[i32], out: InOut[f32], wide: InOut[f64], counts: InOut[i32]"
+COUNT = 64
+
+OWN = [value for name in kaio.__all__ if isinstance(value := getattr(kaio, name), Intrinsic)]
+RECORDS = sorted({record.name: record for record in (*OWN, *STANDARD.values())}.items())
+SHOWN = [pytest.param(record, id=name) for name, record in RECORDS if record.example and record.ptx]
+
+
+def example(record: Intrinsic) -> kaio.Kernel:
+    """The example as a kernel."""
+    return kernel(f"@kernel\ndef k({PARAMETERS}):\n    i = kaio.grid(1)\n" + textwrap.indent(record.example, "    "))
+
+
+def results(record: Intrinsic, device: kaio.Device) -> list[np.ndarray]:
+    """What the example leaves in its buffers."""
+    rng = np.random.default_rng(0)
+    given = [rng.uniform(0.1, 1, COUNT).astype(dtype) for dtype in (np.float32, np.float32, np.float64)]
+    given += [np.arange(COUNT, dtype=np.int32), *(np.zeros(COUNT, dtype) for dtype in (np.float32, float, np.int32))]
+    buffers = [device.alloc_from(array) for array in given]
+    example(record).over(COUNT).block(COUNT).launch(*buffers).wait()
+    return [buffer.to_host() for buffer in buffers[-3:]]
+
+
+@pytest.mark.parametrize("record", SHOWN)
+def test_the_example_computes_something_on_the_cpu_device(record):
+    assert any(np.any(array) for array in results(record, kaio.Device("cpu")))
+
+
+@pytest.mark.parametrize("record", SHOWN)
+def test_the_example_compiles_to_its_instruction(record):
+    target = max("sm_90", record.since, key=lambda name: int(re.sub(r"\D", "", name) or 0))
+    assert record.ptx in example(record).ptx(target)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("record", SHOWN)
+def test_the_example_gives_the_same_on_both_devices(record):
+    for cpu, gpu in zip(results(record, kaio.Device("cpu")), results(record, kaio.Device("cuda:0")), strict=True):
+        if record.same_bits:
+            np.testing.assert_array_equal(cpu, gpu)
+        else:
+            np.testing.assert_allclose(cpu, gpu, rtol=1e-5)
