@@ -13,12 +13,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, TypeVar
 
 from kaio.dsl.values import Type
 from kaio.errors import KaioError, is_message
 
-__all__ = ["STANDARD", "Intrinsic", "Namespace", "Resolved", "intrinsic", "primitive"]
+__all__ = ["STANDARD", "Body", "Intrinsic", "Namespace", "Resolved", "in_place", "intrinsic", "primitive"]
 
 __tracebackhide__ = is_message
 
@@ -26,12 +27,30 @@ Rule = Callable[..., Any]
 
 
 @dataclass(frozen=True)
+class Body:
+    """A function in the kernel language that a rule lowers in place, and the types that it is called with there."""
+
+    function: FunctionType
+    parameters: tuple[Type, ...]
+
+
+@dataclass(frozen=True)
 class Resolved:
-    """What a call means: the types its arguments are converted to, its result, and what the rules need to know."""
+    """What a call means: the types its arguments are converted to, its result, and what the rules need to know.
+
+    A `body` is typed with the call, and its rule finds it as `call.body`; without a `result` the call gives what the
+    body does.
+    """
 
     operands: tuple[Type, ...]
-    result: Type
+    result: Type | None
     static: tuple[Any, ...] = ()
+    body: Body | None = None
+
+
+def in_place(e: Any, call: Any, *values: Any) -> Any:
+    """The rule of a record that is written in the kernel language: its body, lowered where it is called."""
+    return e.convert(e.inline(call.body, values), call.body.result, call.result)
 
 
 @dataclass(frozen=True, eq=False)

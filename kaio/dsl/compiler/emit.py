@@ -118,8 +118,8 @@ class Emitter:
                 help="call fewer of them from one another, or move repeated calls into a loop",
             )
 
-    def _inline(self, typed: ir.Typed, arguments: tuple[Any, ...]) -> Any:
-        """A device function, lowered in place; gives what it returns."""
+    def inline(self, typed: ir.Typed, arguments: tuple[Any, ...]) -> Any:
+        """A device function, lowered in place; gives what it returns, in the type `typed.result`."""
         after = self.block(f"{typed.function.name}.joined")
         returned: list[tuple[Any, llvmlite_ir.Block]] = []
 
@@ -289,7 +289,7 @@ class Emitter:
             self._argument(frame, argument, to) for argument, to in zip(call.arguments, call.operands, strict=True)
         )
         if isinstance(call.callee, ir.Typed):
-            return self._inline(call.callee, values)
+            return self.inline(call.callee, values)
         if values and isinstance(call.operands[0], BufferType | ArrayType):
             self.assigning = ir.user_name(frame.origin(str(call.arguments[0])))
         self.require(call.callee.since, f"`{call.callee.name}`")

@@ -9,13 +9,15 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from llvmlite import ir as llvm
 
 from kaio.dsl.compiler import ir, toolchain
 from kaio.dsl.compiler.arguments import argument_types, argument_values
+from kaio.dsl.compiler.assembly import Written, mark
 from kaio.dsl.compiler.emit import Emitter
 from kaio.dsl.compiler.options import CompileOptions
 from kaio.dsl.compiler.ptx_lines import Lines
@@ -23,6 +25,7 @@ from kaio.dsl.compiler.ptx_names import distinct, entry_name, spelled
 from kaio.dsl.compiler.scalars import nbytes
 from kaio.dsl.compiler.target import Axis
 from kaio.dsl.values import BufferType, Type
+from kaio.errors import Place
 from kaio.source import Source
 
 __all__ = ["Ptx", "emit_ptx"]
@@ -39,11 +42,12 @@ _RANGES_YZ = {"ctaid": (0, 65535), "nctaid": (1, 65536)}
 
 @dataclass(frozen=True)
 class Ptx:
-    """PTX text, the LLVM text it came from, and the static shared memory it uses."""
+    """PTX text, the LLVM text it came from, the static shared memory it uses, and the inline PTX by its marks."""
 
     text: str
     llvm: str
     shared_nbytes: int
+    written: Mapping[int, Written] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
         return self.text
@@ -61,7 +65,7 @@ def emit_ptx(typed: ir.Typed, target: str, options: CompileOptions, signature: s
     ptx = toolchain.compile_nvvm(text, name, target, flags, '@"__nv_' in text)
     taken = {name, *map(str, module.globals)}
     readable = _readable(ptx, name, distinct(machine.parameters, taken), signature, typed.function.source)
-    return Ptx(readable, text, machine.shared_nbytes)
+    return Ptx(readable, text, machine.shared_nbytes, machine.written)
 
 
 class CudaTarget:
@@ -77,6 +81,7 @@ class CudaTarget:
         self.parameters = [name for param, type_ in params for name in _parameter_names(param, type_)]
         self.shared_nbytes = 0
         self.lines = Lines(module, typed.function.source)
+        self.written: dict[int, Written] = {}
 
     # ------------------------------------------------------------------ the kernel
     def emit(self) -> None:
@@ -171,6 +176,18 @@ class CudaTarget:
 
     def atomic(self, e: Emitter, operation: str, pointer: Any, value: Any) -> Any:
         raise NotImplementedError("the records spell CUDA's atomics")
+
+    def note_written(self, e: Emitter, name: str, text: str, place: Place) -> str:
+        """Note a user's inline PTX, which was written in `place`; gives the comment to put in front of it.
+
+        It is the same for each call of one, so that equal calls of what is not volatile are one.
+        """
+        for number, known in self.written.items():
+            if (known.text, known.place) == (text, place):
+                return mark(number, name)
+        number = len(self.written) + 1
+        self.written[number] = Written(name, text, place, e.place, e.trace)
+        return mark(number, name)
 
     def leave(self, e: Emitter) -> None:
         e.b.ret_void()

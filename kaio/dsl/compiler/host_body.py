@@ -326,7 +326,7 @@ class Body:
 
 def _waits(typed: ir.Typed) -> bool:
     """Whether a thread may wait for others in this function or one that it calls."""
-    callees = [found.callee for found in typed.calls.values()]
+    callees = [callee for found in typed.calls.values() for callee in (found.callee, found.body)]
     return any(
         callee.suspends if isinstance(callee, Intrinsic) else isinstance(callee, ir.Typed) and _waits(callee)
         for callee in callees

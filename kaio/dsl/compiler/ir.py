@@ -333,6 +333,7 @@ class TypedCall:
     arguments: in the order of the callee's parameters: a name, or the constant of a default
     operands: the types that the arguments are converted to
     static: what the record's rules need to know beyond that
+    body: a function that the record's rules lower in place
     """
 
     callee: Any
@@ -340,6 +341,7 @@ class TypedCall:
     operands: tuple[Type, ...]
     result: Type
     static: tuple[Any, ...] = ()
+    body: Typed | None = None
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def parse(function: Any) -> Source:
     source = Source(
         function.__name__,
         function.__qualname__,
-        _shown_file(code.co_filename),
+        shown_file(code.co_filename),
         code.co_filename,
         first,
         tuple(line.rstrip("\r\n") for line in lines[first - 1 : last]),
@@ -108,7 +108,7 @@ def _no_text(name: str, filename: str) -> KernelSyntaxError:
     )
 
 
-def _shown_file(filename: str) -> str:
+def shown_file(filename: str) -> str:
     """The file as users know it: a notebook's cell by its number, a path inside the working directory relative."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
@@ -126,7 +126,7 @@ def _changed(function: types.FunctionType) -> KernelSyntaxError:
     code = function.__code__
     return KernelSyntaxError(
         f"the source of `{function.__name__}` is no longer what runs: line {code.co_firstlineno} of "
-        f"`{_shown_file(code.co_filename)}` has changed since the function was made",
+        f"`{shown_file(code.co_filename)}` has changed since the function was made",
         help="import the module again (`importlib.reload`), or restart Python",
     )
 
@@ -241,7 +241,7 @@ def _find_lambda(function: types.FunctionType, lines: list[str]) -> ast.Lambda:
             if len({ast.dump(node) for node in found}) != 1:
                 raise KernelSyntaxError(
                     f"which lambda is meant cannot be told: there are several in line {code.co_firstlineno} of "
-                    f"`{_shown_file(code.co_filename)}`, and Python was told to keep no columns",
+                    f"`{shown_file(code.co_filename)}`, and Python was told to keep no columns",
                     help="put each on a line of its own, or run Python without `-X no_debug_ranges`",
                 )
     if not found:

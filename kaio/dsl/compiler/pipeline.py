@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kaio.dsl.compiler.captures import Capture
 from kaio.dsl.compiler.check import read_kernel
@@ -19,6 +19,9 @@ from kaio.dsl.types import Signature, Specialisation
 from kaio.errors import CompileError, InternalError, KaioError, is_message
 from kaio.program import CudaProgram, HostProgram
 from kaio.source import Source
+
+if TYPE_CHECKING:
+    from kaio.dsl.compiler.emit_ptx import Ptx
 
 __all__ = ["Capture", "CompileOptions", "Compiled", "Front", "compile_cuda", "compile_host", "read"]
 
@@ -67,7 +70,6 @@ def compile_cuda(
 ) -> Compiled:
     """Compile for an architecture such as ``sm_90``; without `link` the program has PTX and no cubin."""
     __tracebackhide__ = is_message
-    from kaio.dsl.compiler import toolchain
     from kaio.dsl.compiler.emit_ptx import emit_ptx
     from kaio.dsl.compiler.ptx_names import entry_name
 
@@ -76,12 +78,24 @@ def compile_cuda(
         ptx = emit_ptx(middle.typed, target, options, str(front.signature))
     _check_shared(front, ptx.shared_nbytes)
     name = entry_name(front.signature.name)  # the entry, by which a device finds the kernel
-    cubin = toolchain.link(ptx.text, name, target) if link else b""
+    cubin = _link(ptx, name, target) if link else b""
     program = CudaProgram(
         name, target, specialisation.arguments, specialisation.index_bits, ptx.shared_nbytes, ptx.text, cubin
     )
     stages = {**middle.stages, "llvm": ptx.llvm, "ptx": ptx.text}
     return Compiled(program, tuple(middle.captures.values()), stages, _grid_ranks(middle.typed))
+
+
+def _link(ptx: Ptx, name: str, target: str) -> bytes:
+    """The cubin; what the assembler says of inline PTX is told to who wrote it."""
+    __tracebackhide__ = is_message
+    from kaio.dsl.compiler import toolchain
+    from kaio.dsl.compiler.assembly import in_words
+
+    try:
+        return toolchain.link(ptx.text, name, target)
+    except CompileError as problem:
+        raise in_words(problem, ptx.text, ptx.written, target) from problem
 
 
 def compile_host(front: Front, specialisation: Specialisation, options: CompileOptions, check: str) -> Compiled:
@@ -105,8 +119,9 @@ def _grid_ranks(typed: Typed) -> frozenset[int]:
     for call in typed.calls.values():
         if call.callee is grid:
             found.add(call.static[0])
-        elif isinstance(call.callee, Typed):
-            found |= _grid_ranks(call.callee)
+        for callee in (call.callee, call.body):
+            if isinstance(callee, Typed):
+                found |= _grid_ranks(callee)
     return frozenset(found)
 
 

@@ -93,7 +93,7 @@ def link(ptx: str, name: str, target: str, options: tuple[str, ...] = ()) -> byt
         log = bytearray(nvjitlink.get_error_log_size(linker))
         nvjitlink.get_error_log(linker, log)
         what = log.rstrip(b"\0").decode(errors="replace").strip() or str(problem)
-        raise CompileError(f"nvJitLink cannot assemble `{name}` for {target}: {what}") from problem
+        raise CompileError(f"nvJitLink cannot assemble `{name}` for {target}: {what}", log=what) from problem
     finally:
         nvjitlink.destroy(linker)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import suppress
+from itertools import zip_longest
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +15,11 @@ from kaio.dsl.casts import cast_to
 from kaio.dsl.compiler import advice, ir
 from kaio.dsl.compiler.infer.constants import constant_type, numpy_dtype
 from kaio.dsl.function import Func
-from kaio.dsl.intrinsic import STANDARD, Intrinsic
+from kaio.dsl.intrinsic import STANDARD, Body, Intrinsic
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import INDEX64, ObjectType, TupleType, Type, Weak, show
 from kaio.dtypes import DType
-from kaio.errors import is_message
+from kaio.errors import Place, is_message
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.infer.inference import Inference
@@ -34,7 +36,7 @@ def call(inference: Inference, assign: ir.Assign, op: ir.Call) -> Type:
         raise RuleError(f"{show(function)} cannot be called")
     callee = _resolved(function.value)
     if isinstance(callee, Intrinsic):
-        return _call_intrinsic(inference, assign.target, op, callee)
+        return _call_intrinsic(inference, assign, op, callee)
     if isinstance(callee, FunctionType):
         return _call_function(inference, assign, op, callee)
     way_out = advice.instead_of_call(callee, inference.origins.text(op.function))
@@ -52,7 +54,7 @@ def _resolved(callee: Any) -> Any:
     return callee.function if isinstance(callee, Func) else callee
 
 
-def _call_intrinsic(inference: Inference, target: str, op: ir.Call, callee: Intrinsic) -> Type:
+def _call_intrinsic(inference: Inference, assign: ir.Assign, op: ir.Call, callee: Intrinsic) -> Type:
     assert callee.signature is not None
     assert callee.typing is not None
     try:
@@ -67,9 +69,45 @@ def _call_intrinsic(inference: Inference, target: str, op: ir.Call, callee: Intr
         raise problem.named(
             {key: inference.origins.text(name) for key, name in bound.arguments.items() if name in names}
         ) from None
-    result = _with_index(resolved.result, inference.index)
-    inference.calls[target] = ir.TypedCall(callee, tuple(names), resolved.operands, result, resolved.static)
+    body = _body(inference, resolved.body, assign.place)
+    given = resolved.result
+    if given is None:
+        assert body is not None
+        given = body.result
+    elif body is not None:
+        _check_body(callee, body, given)
+    result = _with_index(given, inference.index)
+    inference.calls[assign.target] = ir.TypedCall(
+        callee, tuple(names), resolved.operands, result, resolved.static, body
+    )
     return result
+
+
+def _body(inference: Inference, body: Body | None, place: Place) -> ir.Typed | None:
+    """The function that a record lowers in place, typed."""
+    if body is None:
+        return None
+    parameters = dict(zip(inspect.signature(body.function).parameters, body.parameters, strict=True))
+    return inference.type_callee(body.function, parameters, place)
+
+
+def _check_body(callee: Intrinsic, body: ir.Typed, result: Type) -> None:
+    """Whether what a body gives may be what the call gives, as a value may go into an element."""
+    pairs = [(body.result, result)]
+    if isinstance(body.result, TupleType) and isinstance(result, TupleType):
+        pairs = list(zip_longest(body.result.items, result.items))
+    for given, wanted in pairs:
+        if isinstance(given, DType | Weak) and isinstance(wanted, DType):
+            with suppress(RuleError):
+                stores.store(given, wanted)
+                continue
+        elif given == wanted:
+            continue
+        name = body.function.name
+        raise RuleError(
+            f"`{callee.name}` gives {show(result)}, and `{name}`, which says what it means, gives {show(body.result)}",
+            f"cast what `{name}` returns",
+        )
 
 
 def _with_index(type_: Type, index: DType) -> Type:
