@@ -21,6 +21,8 @@ In a kernel (Python's abs, min, max, round, len, range, int, float, bool and `ma
     atomic_add              adds to an element in one step
     fma, maximum, minimum, rsqrt
                             functions of numbers that Python does not have
+    philox, random_u32, random_uniform, random_normal, random_uniform4, random_normal4
+                            random numbers of a seed and a counter
     ptx, InlinePtx          an instruction of PTX as a function that kernels call
 
 Running
@@ -48,6 +50,7 @@ from kaio.dsl.index import block_dim, block_idx, grid, grid_dim, thread_idx
 from kaio.dsl.memory import local_mem, shared_mem
 from kaio.dsl.numeric import fma, maximum, minimum, rsqrt
 from kaio.dsl.ptx import InlinePtx, ptx
+from kaio.dsl.random import philox, random_normal, random_normal4, random_u32, random_uniform, random_uniform4
 from kaio.dsl.sync import bar_sync
 from kaio.dsl.types import D0, D1, D2, D3, D4, Const, In, InOut, Out
 from kaio.dtypes import DType, bool_, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
@@ -79,6 +82,7 @@ __all__ = [  # noqa: RUF022 - grouped by meaning
     "block_dim", "block_idx", "grid", "grid_dim", "thread_idx",
     "atomic_add", "bar_sync", "local_mem", "shared_mem",
     "InlinePtx", "ptx",
+    "philox", "random_normal", "random_normal4", "random_u32", "random_uniform", "random_uniform4",
     "fma", "maximum", "minimum", "rsqrt",
     "Completion", "Device", "GpuBuffer", "Stream", "as_completed", "devices", "gather",
     "BufferClosedError", "CompileError", "CompletionTimeout", "ContextPoisonedError", "DeviceNotFoundError",

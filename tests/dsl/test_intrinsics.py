@@ -169,7 +169,8 @@ def record(name: str) -> Any:
 def test_every_record_is_tested():
     named = [*FUNCTIONS, *OF_THE_TYPE, *PREDICATES, *CONVERSIONS, *OTHERS]
     own = {value for name in kaio.__all__ if isinstance(value := getattr(kaio, name), Intrinsic)}
-    assert {record(name) for name in named} == set(STANDARD.values()) | own
+    elsewhere = {record for record in own if record.example and record.ptx}  # by tests/dsl/test_records.py
+    assert {record(name) for name in named} >= (set(STANDARD.values()) | own) - elsewhere
 
 
 def test_every_record_has_a_doc_a_signature_and_a_rule_for_each_device():

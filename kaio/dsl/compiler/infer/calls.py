@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import zip_longest
 from types import FunctionType
@@ -62,12 +63,14 @@ def _call_intrinsic(inference: Inference, assign: ir.Assign, op: ir.Call, callee
     except TypeError as problem:
         example = f"for example `{callee.call_line}`" if callee.call_line else None
         raise RuleError(f"`{callee.name}{_bare(callee.signature)}`: {problem}", example) from None
-    names = [*bound.args, *bound.kwargs.values()]
+    arguments = _in_order(callee.signature, bound.arguments)
     try:
-        resolved = callee.typing(*(inference.types[name] for name in names))
+        resolved = callee.typing(
+            *(inference.types[a] if isinstance(a, str) else constant_type(a.value) for a in arguments)
+        )
     except RuleError as problem:
         raise problem.named(
-            {key: inference.origins.text(name) for key, name in bound.arguments.items() if name in names}
+            {key: inference.origins.text(name) for key, name in bound.arguments.items() if name in arguments}
         ) from None
     body = _body(inference, resolved.body, assign.place)
     given = resolved.result
@@ -78,9 +81,26 @@ def _call_intrinsic(inference: Inference, assign: ir.Assign, op: ir.Call, callee
         _check_body(callee, body, given)
     result = _with_index(given, inference.index)
     inference.calls[assign.target] = ir.TypedCall(
-        callee, tuple(names), resolved.operands, result, resolved.static, body
+        callee, tuple(arguments), resolved.operands, result, resolved.static, body
     )
     return result
+
+
+def _in_order(signature: inspect.Signature, given: Mapping[str, Any]) -> list[str | ir.Constant]:
+    """The arguments in the order of the parameters up to the last one given, with the defaults between them.
+
+    Behind a variable number of arguments come all that are given by keyword only.
+    """
+    parameters = list(signature.parameters.values())
+    is_open = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
+    last = max((k for k, parameter in enumerate(parameters, 1) if parameter.name in given), default=0)
+    found: list[str | ir.Constant] = []
+    for parameter in parameters if is_open else parameters[:last]:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            found += given.get(parameter.name, ())
+        else:
+            found.append(given.get(parameter.name, ir.Constant(parameter.default)))
+    return found
 
 
 def _body(inference: Inference, body: Body | None, place: Place) -> ir.Typed | None:
