@@ -169,7 +169,7 @@ def record(name: str) -> Any:
 def test_every_record_is_tested():
     named = [*FUNCTIONS, *OF_THE_TYPE, *PREDICATES, *CONVERSIONS, *OTHERS]
     own = {value for name in kaio.__all__ if isinstance(value := getattr(kaio, name), Intrinsic)}
-    elsewhere = {record for record in own if record.example and record.ptx}  # by tests/dsl/test_records.py
+    elsewhere = {found for found in own if found.example and found.ptx}  # by tests/dsl/test_records.py
     assert {record(name) for name in named} >= (set(STANDARD.values()) | own) - elsewhere
 
 
