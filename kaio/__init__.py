@@ -16,7 +16,8 @@ In a kernel (Python's abs, min, max, round, len, range, int, float, bool and `ma
     grid                    this thread's place in the grid: `i = grid(1)`, `col, row = grid(2)`
     thread_idx, block_idx, block_dim, grid_dim
                             places and sizes, each with .x, .y and .z
-    shared_mem, local_mem   arrays of a block and of a thread
+    shared_mem, local_mem   arrays of a block and of a thread, of a shape known when compiling
+    dynamic_shared          an array of a block whose size a launch says: `k.over(n).shared(tile=256)`
     bar_sync                waits for all threads of the block
     atomic_add              adds to an element in one step
     fma, maximum, minimum, rsqrt
@@ -47,7 +48,7 @@ Errors all derive from KaioError and say what is wrong, where, and the way out:
 from kaio.dsl.atomic import atomic_add
 from kaio.dsl.function import Func, func
 from kaio.dsl.index import block_dim, block_idx, grid, grid_dim, thread_idx
-from kaio.dsl.memory import local_mem, shared_mem
+from kaio.dsl.memory import dynamic_shared, local_mem, shared_mem
 from kaio.dsl.numeric import fma, maximum, minimum, rsqrt
 from kaio.dsl.ptx import InlinePtx, ptx
 from kaio.dsl.random import philox, random_normal, random_normal4, random_u32, random_uniform, random_uniform4
@@ -80,7 +81,8 @@ __all__ = [  # noqa: RUF022 - grouped by meaning
     "bool_", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
     "Func", "Kernel", "func", "kernel",
     "block_dim", "block_idx", "grid", "grid_dim", "thread_idx",
-    "atomic_add", "bar_sync", "local_mem", "shared_mem",
+    "atomic_add", "bar_sync",
+    "dynamic_shared", "local_mem", "shared_mem",
     "InlinePtx", "ptx",
     "philox", "random_normal", "random_normal4", "random_u32", "random_uniform", "random_uniform4",
     "fma", "maximum", "minimum", "rsqrt",

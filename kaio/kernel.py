@@ -25,8 +25,8 @@ __all__ = ["Kernel", "kernel"]
 # Launchers of one-dimensional `over`, kept so that a loop over the same size finds its geometry resolved.
 _KEPT_LAUNCHERS = 64
 
-# What `dir` leaves out: parts that other modules of kaio use, and what is not there yet.
-_HIDDEN = {"compile_options", "parameters", "shared", "variants"}
+# What `dir` leaves out: parts that other modules of kaio use.
+_HIDDEN = {"compile_options", "parameters", "variants"}
 
 
 class Kernel:
@@ -140,7 +140,7 @@ class Kernel:
         return Launcher(self).options(**options)
 
     def shared(self, **counts: int) -> Launcher:
-        """Raise UnsupportedFeatureError: memory that is sized at launch is not there yet."""
+        """The elements of each `dynamic_shared` array, by its name: see `Launcher.shared`."""
         return Launcher(self).shared(**counts)
 
     def launch(self, *args: Any, **kwargs: Any) -> Completion:

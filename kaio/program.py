@@ -13,7 +13,13 @@ from typing import Literal
 from kaio.dtypes import DType
 from kaio.errors import Place
 
-__all__ = ["Access", "Argument", "CudaProgram", "HostProgram", "Program", "Site"]
+__all__ = [
+    "SHARED_ALIGNMENT", "Access", "Argument", "CudaProgram", "DynamicArray", "HostProgram", "Program", "Site",
+    "aligned",
+]  # fmt: skip
+
+SHARED_ALIGNMENT = 16
+"""Every array in shared memory begins at a multiple of so many bytes: the widest access of a thread."""
 
 Access = Literal["In", "Out", "InOut"]
 
@@ -39,11 +45,35 @@ class Argument:
 
 
 @dataclass(frozen=True)
+class DynamicArray:
+    """An array in shared memory whose size a launch says."""
+
+    name: str
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype!r}"
+
+
+def aligned(nbytes: int) -> int:
+    """The next place in shared memory at which an array may begin.
+
+    >>> aligned(0), aligned(20)
+    (0, 32)
+    """
+    return -(-nbytes // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+
+
+@dataclass(frozen=True)
 class Program:
     """A kernel compiled for one target, one specialisation and one index width.
 
     The argument block has the layout of a C struct: for a buffer a pointer and `ndim` sizes of
-    `index_bits` each, for a scalar its value (a bool is one byte).
+    `index_bits` each, for a scalar its value (a bool is one byte); then, for each array of `dynamic`, its offset in
+    bytes and its size in elements, as 32-bit numbers.
+
+    shared_nbytes: of the arrays in shared memory whose sizes are known when compiling
+    dynamic: those whose sizes a launch says, in the order in which they lie behind each other
     """
 
     name: str
@@ -51,13 +81,19 @@ class Program:
     arguments: tuple[Argument, ...]
     index_bits: Literal[32, 64]
     shared_nbytes: int
+    dynamic: tuple[DynamicArray, ...] = field(default=(), kw_only=True)
+
+    @property
+    def dynamic_start(self) -> int:
+        """The offset at which the arrays of `dynamic` begin: the static arrays lie before them, in one memory."""
+        return aligned(self.shared_nbytes)
 
     @cached_property
     def block(self) -> struct.Struct:
         """Packs the argument block: pointers as int, sizes, scalars, in the order of `arguments`."""
         size = "i" if self.index_bits == 32 else "q"
         codes = "".join(_code(a.dtype) if a.ndim is None else "P" + size * a.ndim for a in self.arguments)
-        return struct.Struct("@" + codes)
+        return struct.Struct("@" + codes + "ii" * len(self.dynamic))
 
 
 def _code(dtype: DType) -> str:
@@ -72,10 +108,20 @@ def _code(dtype: DType) -> str:
 
 @dataclass(frozen=True)
 class CudaProgram(Program):
-    """PTX text, and the cubin linked from it for `target` (for example ``sm_90``)."""
+    """PTX text, and the cubin linked from it for `target` (for example ``sm_90``).
+
+    has_static: the static arrays have their own memory; above 48 KiB they lie at the front of the dynamic one, for of
+    static memory no block has more
+    """
 
     ptx: str = field(repr=False)
     cubin: bytes = field(repr=False)
+    has_static: bool = field(default=True, kw_only=True)
+
+    @property
+    def dynamic_start(self) -> int:
+        """The offset in dynamic memory at which the arrays of `dynamic` begin."""
+        return 0 if self.has_static else aligned(self.shared_nbytes)
 
 
 @dataclass(frozen=True)

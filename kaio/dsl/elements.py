@@ -96,6 +96,6 @@ def _wider_array(array: BufferType | ArrayType, value: Type, name: str) -> str:
         return ""
     for wider in (i32, i64, u64) if array.dtype.is_int else (f64,):
         if all(literals.fits(wider, v) for v in value.values):
-            noun = "a buffer" if isinstance(array, BufferType) else "an array"
+            noun = "a buffer" if isinstance(array, BufferType) and array.space == "global" else "an array"
             return f"; for this value make `{name}` {noun} of {wider!r}"
     return ""

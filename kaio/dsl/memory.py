@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import keyword
 import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,13 +12,13 @@ from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved, intrinsic
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.types import InOut
 from kaio.dsl.values import ArrayType, BufferType, ObjectType, TupleType, Type, Weak, show
-from kaio.dtypes import DType
+from kaio.dtypes import DType, i32
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
-__all__ = ["local_mem", "shared_mem"]
+__all__ = ["dynamic_shared", "local_mem", "shared_mem"]
 
 T = TypeVar("T")
 _MOST_LOCAL_NBYTES = 512 * 1024  # CUDA C++ Programming Guide, table of technical specifications
@@ -39,11 +40,7 @@ def _shape(name: str, shape: Type) -> tuple[int, ...]:
 def _array(space: Any) -> Any:
     def typing(shape: Type, dtype: Type) -> Resolved:
         name = f"{space}_mem"
-        if not isinstance(dtype, ObjectType) or not isinstance(dtype.value, DType):
-            raise RuleError(
-                f"the second argument of `{name}` is a dtype, not {show(dtype)}", f"for example `{name}(256, kaio.f32)`"
-            )
-        array = ArrayType(space, dtype.value, _shape(name, shape))
+        array = ArrayType(space, _dtype(name, dtype, f"{name}(256, kaio.f32)"), _shape(name, shape))
         if not 1 <= array.ndim <= 4:
             raise RuleError(f"`{name}` has 1 to 4 dimensions, not {array.ndim}")
         nbytes = math.prod(array.shape) * array.dtype.itemsize
@@ -55,6 +52,12 @@ def _array(space: Any) -> Any:
         return Resolved((shape, dtype), array)
 
     return typing
+
+
+def _dtype(name: str, dtype: Type, example: str) -> DType:
+    if not isinstance(dtype, ObjectType) or not isinstance(dtype.value, DType):
+        raise RuleError(f"the second argument of `{name}` is a dtype, not {show(dtype)}", f"for example `{example}`")
+    return dtype.value
 
 
 def _shared(e: Emitter, call: TypedCall, shape: Any, dtype: Any) -> Any:
@@ -77,6 +80,48 @@ def _made(e: Emitter, call: TypedCall, make: Any) -> Any:
 @intrinsic(_array("shared"), emit=_shared, example="kaio.shared_mem((16, 16), kaio.f32)")
 def shared_mem(shape: int | tuple[int, ...], dtype: type[T]) -> InOut[T, Any]:
     """An array that the threads of a block share; its shape is known when compiling, its contents are undefined."""
+    raise AssertionError
+
+
+def _dynamic_typing(name: Type, dtype: Type) -> Resolved:
+    example = 'dynamic_shared("tile", kaio.f32)'
+    if not isinstance(name, ObjectType) or not isinstance(name.value, str):
+        raise RuleError(
+            f"the first argument of `dynamic_shared` is the array's name, a text, not {show(name)}",
+            f"for example `{example}`",
+        )
+    if not name.value.isidentifier() or keyword.iskeyword(name.value):
+        raise RuleError(
+            f"{name.value!r} is no name to give a size by at launch", f"a name as Python has it: `{example}`"
+        )
+    element = _dtype("dynamic_shared", dtype, example)
+    return Resolved((name, dtype), BufferType(element, 1, "InOut", i32, "shared"), (name.value,))
+
+
+def _dynamic(e: Emitter, call: TypedCall, name: Any, dtype: Any) -> Any:
+    from kaio.dsl.compiler.scalars import memory_type
+
+    assert isinstance(call.result, BufferType)
+    return e.target.dynamic_shared(e, call.static[0], memory_type(call.result.dtype))
+
+
+@intrinsic(
+    _dynamic_typing,
+    emit=_dynamic,
+    example="""\
+tile = kaio.dynamic_shared("tile", kaio.f32)
+tile[i] = x[i]
+kaio.bar_sync()
+out[i] = tile[tile.size - 1 - i]""",
+    ptx="st.shared",
+)
+def dynamic_shared(name: str, dtype: type[T]) -> InOut[T, Any]:
+    """An array that the threads of a block share, of one dimension, whose size each launch says by its name.
+
+    `kernel.over(n).shared(tile=256).launch(…)` gives the one called `"tile"` 256 elements. Arrays of several names
+    lie side by side, in the order in which the kernel names them, each at a multiple of 16 bytes; one name is one
+    array, wherever it stands. Its contents are undefined.
+    """
     raise AssertionError
 
 

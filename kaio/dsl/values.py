@@ -67,14 +67,17 @@ Scalar = DType | Weak
 
 @dataclass(frozen=True)
 class BufferType:
-    """A buffer argument."""
+    """A buffer argument, or an array in shared memory that is sized at launch."""
 
     dtype: DType
     ndim: int
     access: Access
     index: DType
+    space: Literal["global", "shared"] = "global"
 
     def __repr__(self) -> str:
+        if self.space == "shared":
+            return f"dynamic_shared of {self.dtype!r}"
         return f"{self.access}[{self.dtype!r}{'' if self.ndim == 1 else f', D{self.ndim}'}]"
 
 

@@ -108,12 +108,12 @@ class Parameters:
     def _miscall(self, what: str, help: str | None = None) -> LaunchError:
         return LaunchError(f"kernel `{self.kernel}` {what}", help=help or f"its parameters are `{self.signature}`")
 
-    def pack(self, pack: Callable[..., bytes], call: Call) -> bytes:
-        """The argument block; a scalar that does not fit raises LaunchError."""
+    def pack(self, pack: Callable[..., bytes], call: Call, places: tuple[int, ...] = ()) -> bytes:
+        """The argument block, with `places` (of dynamic shared arrays); LaunchError for a scalar that does not fit."""
         try:
-            return pack(*call.packed)
+            return pack(*call.packed, *places)
         except (struct.error, OverflowError, TypeError):
-            return pack(*self.convert(call))
+            return pack(*self.convert(call), *places)
 
     def convert(self, call: Call) -> list[Any]:
         """The values to pack with each scalar converted, or LaunchError for the first that does not fit."""

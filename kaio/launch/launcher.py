@@ -19,6 +19,7 @@ from kaio.launch.geometry import (
     read_shape,
     three,
 )  # fmt: skip
+from kaio.launch.shared import SharedMemory, lay_out, read_counts
 from kaio.runtime import Completion, Device, Stream
 from kaio.runtime.stream import Uses
 
@@ -29,14 +30,14 @@ __all__ = ["Launchable", "Launcher", "Ready", "Variant"]
 
 __tracebackhide__ = is_message
 
-_PICKLED = ("_shape", "_grid", "_block", "_device", "_check", "timed")
+_PICKLED = ("_shape", "_grid", "_block", "_device", "_check", "_counts", "timed")
 _NOT_YET = ("schedule", "cooperative", "cluster", "fuel")
 
 
 class Variant(Protocol):
     """One specialisation of a kernel, loaded on a device."""
 
-    loaded: Any
+    loaded: Any  # with the `program` that it was made of
     grid_ranks: frozenset[int]  # the n of each `grid(n)` that the kernel uses
     pack: Callable[..., bytes]
 
@@ -72,8 +73,18 @@ class Geometry(NamedTuple):
     wide: bool  # an index along an axis does not fit an i32
 
 
-# A launch after all checks: where it runs, and what is launched there. A plain tuple, as each launch makes one.
-Ready = tuple[Stream, Variant, Geometry, bytes, Uses]
+class Fitting(NamedTuple):
+    """A variant that was found to fit the geometry, and the shared memory that it gets."""
+
+    variant: Variant | None
+    shared: SharedMemory
+
+
+# A launch after all checks: where it runs, and what is launched there (the number is of bytes of dynamic shared
+# memory). A plain tuple, as each launch makes one.
+Ready = tuple[Stream, Variant, Geometry, bytes, Uses, int]
+
+_NOTHING_FITS = Fitting(None, SharedMemory())
 
 
 class Launcher:
@@ -84,7 +95,8 @@ class Launcher:
     """
 
     __slots__ = (
-        "_block", "_check", "_device", "_fitting", "_geometries", "_grid", "_shape", "_stream", "kernel", "timed",
+        "_block", "_check", "_counts", "_device", "_fitting", "_geometries", "_grid", "_shape", "_stream", "kernel",
+        "timed",
     )  # fmt: skip
 
     kernel: Launchable
@@ -92,7 +104,7 @@ class Launcher:
 
     def __init__(self, kernel: Launchable) -> None:
         unset = {"_shape": None, "_grid": None, "_block": None, "_stream": None, "_device": None, "_check": None}
-        self._fill({"kernel": kernel, "timed": False, "_geometries": {}, "_fitting": None, **unset})
+        self._fill({"kernel": kernel, "timed": False, "_counts": {}, **_unresolved(), **unset})
 
     _shape: tuple[int, ...] | None
     _grid: tuple[int, ...] | None
@@ -100,8 +112,9 @@ class Launcher:
     _stream: Stream | None
     _device: Device | None
     _check: str | None
+    _counts: dict[str, int]  # elements of the dynamic shared arrays
     _geometries: dict[Device, Geometry]
-    _fitting: Variant | None  # the variant that was last found to fit the geometry
+    _fitting: Fitting  # the last one
 
     def _fill(self, values: dict[str, Any]) -> None:
         for name, value in values.items():
@@ -110,7 +123,7 @@ class Launcher:
     def _with(self, **changes: Any) -> Launcher:
         new = Launcher.__new__(Launcher)
         kept = {name: getattr(self, name) for name in Launcher.__slots__}
-        new._fill({**kept, "_geometries": {}, "_fitting": None, **changes})
+        new._fill({**kept, **_unresolved(), **changes})
         return new
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -184,10 +197,12 @@ class Launcher:
         return self._with(**changes)
 
     def shared(self, **counts: int) -> Launcher:
-        """Raise UnsupportedFeatureError: memory that is sized at launch is not there yet."""
-        raise UnsupportedFeatureError(
-            "`shared(…)` is not supported yet", help="use `kaio.shared_mem` with a shape known at compile time"
-        )
+        """The elements of each `kaio.dynamic_shared` array of the kernel, by its name: `.shared(tile=256)`.
+
+        Every one needs a size, and 0 is one. A later call changes the sizes that it names. A launch raises LaunchError
+        for a name that the kernel does not have, and for more bytes than a block of the device can have.
+        """
+        return self._with(_counts={**self._counts, **read_counts(self.kernel.name, counts)})
 
     def launch(self, *args: Any, **kwargs: Any) -> Completion:
         """Check the arguments and launch; returns at once with the work's Completion.
@@ -196,8 +211,8 @@ class Launcher:
         LaunchError (or the buffer's own class) naming the argument, before anything is launched.
         """
         __tracebackhide__ = is_message
-        stream, variant, geometry, arguments, uses = self.ready(args, kwargs)
-        return stream.launch(variant.loaded, geometry.grid, geometry.block, arguments, uses, timed=self.timed)
+        stream, variant, geometry, arguments, uses, shared_nbytes = self.ready(args, kwargs)
+        return stream.launch(variant.loaded, geometry.grid, geometry.block, arguments, uses, shared_nbytes, self.timed)
 
     __call__ = launch
 
@@ -227,19 +242,24 @@ class Launcher:
         if variant is None:
             kernel.parameters.convert(call)  # a wrong scalar is told before the time to compile is spent
             variant = kernel.variants.make(device, check, call, wide)
-        if variant is not self._fitting:
-            self._check_fits(variant, geometry, device)
-        arguments = kernel.parameters.pack(variant.pack, call)
-        return self._stream or device.current_stream(), variant, geometry, arguments, call.uses
+        fitting = self._fitting
+        if variant is not fitting.variant:
+            fitting = self._fit(variant, geometry, device)
+        places, shared_nbytes = fitting.shared
+        arguments = kernel.parameters.pack(variant.pack, call, places)
+        return self._stream or device.current_stream(), variant, geometry, arguments, call.uses, shared_nbytes
 
-    def _check_fits(self, variant: Variant, geometry: Geometry, device: Device) -> None:
-        """Raise LaunchError if the kernel as compiled cannot run in this geometry; once for each variant in turn."""
+    def _fit(self, variant: Variant, geometry: Geometry, device: Device) -> Fitting:
+        """The kernel as compiled, for this geometry, or LaunchError; once for each variant in turn."""
         if self._shape is not None:
             check_rank(self.kernel.name, self._shape, variant.grid_ranks)
         most = variant.loaded.max_threads
         if most is not None:
             check_registers(self.kernel.name, geometry.block, most, device.limits.registers_per_block, str(device))
-        object.__setattr__(self, "_fitting", variant)
+        shared = lay_out(self.kernel.name, variant.loaded.program, self._counts, device.limits, str(device))
+        fitting = Fitting(variant, shared)
+        object.__setattr__(self, "_fitting", fitting)
+        return fitting
 
     def _placed(self, call: Call) -> Device:
         """The device named by `on`, which is not that of the buffers."""
@@ -269,19 +289,25 @@ class Launcher:
         return Geometry(grid, block, wide)
 
     def __dir__(self) -> list[str]:
-        return [name for name in object.__dir__(self) if name not in ("ready", "shared")]
+        return [name for name in object.__dir__(self) if name != "ready"]
 
     def __repr__(self) -> str:
         parts = [self.kernel.name]
         for label, value in (("over", self._shape), ("grid", self._grid), ("block", self._block)):
             if value is not None:
                 parts.append(f"{label}({value[0] if len(value) == 1 else value})")
+        if self._counts:
+            parts.append(f"shared({', '.join(f'{name}={count}' for name, count in self._counts.items())})")
         if self._device is not None:
             parts.append(f"on({self._stream or self._device})")
         options = [f"check={self._check!r}"] * (self._check is not None) + ["timed=True"] * self.timed
         if options:
             parts.append(f"options({', '.join(options)})")
         return ".".join(parts)
+
+
+def _unresolved() -> dict[str, Any]:
+    return {"_geometries": {}, "_fitting": _NOTHING_FITS}
 
 
 def _rebuild(kernel: Launchable, values: dict[str, Any]) -> Launcher:

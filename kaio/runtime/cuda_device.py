@@ -184,7 +184,8 @@ class CudaDevice(Device):
         """Let a program have this much dynamic shared memory."""
         with self._lock, self.current():
             try:
-                loaded.allow(shared_nbytes)
+                if shared_nbytes > loaded.dynamic_nbytes:  # another thread may have asked for more meanwhile
+                    loaded.allow(shared_nbytes)
             except DriverError as problem:
                 raise self.translated(problem, f"kernel `{loaded.name}`") from problem
 

@@ -261,8 +261,8 @@ class HostKernel:
     def run(self, grid: Dim3, block: Dim3, arguments: Any, workers: WorkerPool, shared_nbytes: int = 0) -> None:
         """Run all blocks and return when they are done; the GIL is released.
 
-        `arguments` is the packed argument block of the program, `shared_nbytes` is dynamic shared memory, which lies
-        behind the static.
+        `arguments` is the packed argument block of the program, `shared_nbytes` is the shared memory of a block with
+        its dynamic arrays; without any, the program knows.
         The first fault, in the order of blocks and threads, is raised as `KernelFault`.
         """
         blocks, threads = math.prod(grid), math.prod(block)
@@ -292,7 +292,7 @@ class HostKernel:
     ) -> None:
         blocks, threads = math.prod(grid), math.prod(block)
         stride = abi.frame_stride(self.program.frame_nbytes)
-        record.grow(self.program.shared_nbytes + shared_nbytes, stride * threads)
+        record.grow(max(self.program.shared_nbytes, shared_nbytes), stride * threads)
         context = record.context.view
         struct.pack_into(
             "@5P2q", context, 0, arguments, record.shared.address, record.words.address, 0,

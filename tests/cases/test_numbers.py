@@ -8,7 +8,6 @@ import pytest
 import kaio
 from kaio import (
     D2,
-    CompileError,
     In,
     InOut,
     KernelFault,
@@ -303,43 +302,6 @@ def test_b19_a_missing_barrier_is_reported():
     done = product_without_second_barrier.grid(1).block(T, T).launch(a, c)
     with pytest.raises(KernelFault, match="race"):
         done.wait()
-
-
-@kaio.kernel
-def exactly_48_kib(out: InOut[f32]):
-    s = kaio.shared_mem((2, 6144), f32)
-    t = kaio.thread_idx.x
-    s[0, t] = out[t]
-    s[1, t + 6100] = out[t]
-    kaio.bar_sync()
-    out[t] = s[0, t] + s[1, t + 6100]
-
-
-@kaio.kernel
-def four_bytes_more(out: InOut[f32]):
-    s = kaio.shared_mem((2, 6144), f32)
-    r = kaio.shared_mem(1, f32)
-    t = kaio.thread_idx.x
-    s[0, t] = out[t]
-    r[0] = 1.0
-    kaio.bar_sync()
-    out[t] = s[0, t + 1] + r[0]
-
-
-def test_b25_48_kib_of_shared_memory_work(device):
-    x = device.alloc_from(np.arange(4, dtype=np.float32))
-    exactly_48_kib.grid(1).block(4).launch(x).wait()
-    assert x.to_host().tolist() == [0, 2, 4, 6]
-
-
-def test_b25_more_is_refused_with_the_sizes(device):
-    with pytest.raises(CompileError, match=r"`four_bytes_more` uses 4\d+ bytes of shared memory.*has 49152"):
-        four_bytes_more.grid(1).block(4).launch(device.alloc_zeros(4, f32))
-
-
-@pytest.mark.xfail(strict=True, reason="B25: dynamic shared memory is not there yet")
-def test_b25_dynamic_shared_memory():
-    assert kaio.dynamic_shared  # type: ignore[attr-defined]
 
 
 @kaio.kernel

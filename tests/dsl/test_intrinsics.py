@@ -117,7 +117,8 @@ FUNCTIONS = {
 OF_THE_TYPE = {"math.nextafter": np.nextafter, "fma": None}
 PREDICATES = {"math.isnan": np.isnan, "math.isinf": np.isinf, "math.isfinite": np.isfinite}
 CONVERSIONS = ("int", "float", "bool")
-OTHERS = {"range", "len", "grid", "shared_mem", "local_mem", "bar_sync", "atomic_add"}  # tested where they belong
+MEMORY = {"shared_mem", "dynamic_shared", "local_mem"}
+OTHERS = {"range", "len", "grid", "bar_sync", "atomic_add", *MEMORY}  # tested where they belong
 # What the devices agree on to the bit, measured; the others take approximate steps or differ in the last place.
 SAME_BITS_F32 = set(FUNCTIONS) - {
     "rsqrt",

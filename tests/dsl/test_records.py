@@ -35,7 +35,9 @@ def results(record: Intrinsic, device: kaio.Device) -> list[np.ndarray]:
     given = [rng.uniform(0.1, 1, COUNT).astype(dtype) for dtype in (np.float32, np.float32, np.float64)]
     given += [np.arange(COUNT, dtype=np.int32), *(np.zeros(COUNT, dtype) for dtype in (np.float32, float, np.int32))]
     buffers = [device.alloc_from(array) for array in given]
-    example(record).over(COUNT).block(COUNT).launch(*buffers).wait()
+    made = example(record)
+    counts = {array.name: COUNT for array in made.compile("cpu").dynamic}
+    made.over(COUNT).block(COUNT).shared(**counts).launch(*buffers).wait()
     return [buffer.to_host() for buffer in buffers[-3:]]
 
 

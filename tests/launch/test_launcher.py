@@ -104,7 +104,7 @@ def test_a_launch_without_geometry_is_refused(saxpy, stream, x, y) -> None:
 
 def test_what_is_for_users_is_listed(saxpy) -> None:
     named = {name for name in dir(Launcher(saxpy)) if not name.startswith("_")}
-    assert named == {"over", "grid", "block", "on", "options", "launch", "bind", "kernel", "timed"}
+    assert named == {"over", "grid", "block", "on", "options", "launch", "bind", "kernel", "shared", "timed"}
 
 
 def test_a_geometry_over_the_limits_is_refused_before_anything_is_compiled(saxpy, stream, x, y) -> None:
@@ -289,10 +289,7 @@ def test_an_unknown_option_is_refused(saxpy) -> None:
     )
 
 
-def test_block_by_occupancy_and_dynamic_shared_memory_say_that_they_are_for_later(saxpy) -> None:
+def test_block_by_occupancy_says_that_it_is_for_later(saxpy) -> None:
     assert refusal(Launcher(saxpy).block, "occupancy", error=UnsupportedFeatureError) == (
         '`block("occupancy")` is not supported yet\n  help: name the block, for example `.block(256)`'
-    )
-    assert refusal(Launcher(saxpy).shared, tile=64, error=UnsupportedFeatureError) == (
-        "`shared(…)` is not supported yet\n  help: use `kaio.shared_mem` with a shape known at compile time"
     )

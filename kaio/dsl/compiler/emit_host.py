@@ -20,8 +20,9 @@ from kaio.dsl.compiler.host_body import Body, Sites
 from kaio.dsl.compiler.host_context import POINTER, VOID, load_arguments
 from kaio.dsl.compiler.host_drivers import emit_k_plain, emit_k_start_and_run
 from kaio.dsl.compiler.prove import Prover
+from kaio.dsl.compiler.target import BufferValue
 from kaio.errors import InternalError
-from kaio.program import Site
+from kaio.program import DynamicArray, Site
 
 __all__ = ["HostModule", "emit_host", "emit_plain"]
 
@@ -38,6 +39,7 @@ class HostModule:
     shared_nbytes: int
     libdevice: tuple[str, ...]
     waits: bool
+    dynamic: tuple[DynamicArray, ...] = ()
     proved: tuple[int, int] = (0, 0)
 
     def __str__(self) -> str:
@@ -86,7 +88,8 @@ def emit_plain(typed: ir.Typed, name: str) -> HostModule:
 def _finish(body: Body, exported: tuple[str, ...]) -> HostModule:
     module = body.module
     sites = tuple(body.sites.found)
-    return HostModule(str(module), exported, sites, body.shared_nbytes, _libdevice(module), body.waits)
+    dynamic = body.inputs.dynamic
+    return HostModule(str(module), exported, sites, body.shared_nbytes, _libdevice(module), body.waits, dynamic)
 
 
 def _libdevice(module: llvm.Module) -> tuple[str, ...]:
@@ -119,6 +122,9 @@ class _PlainTarget:
         e.b.unreachable()
 
     def shared(self, e: Emitter, element: llvm.Type, count: int, name: str) -> llvm.Value:
+        raise InternalError("a function without threads has no shared memory")
+
+    def dynamic_shared(self, e: Emitter, name: str, element: llvm.Type) -> BufferValue:
         raise InternalError("a function without threads has no shared memory")
 
     def local(self, e: Emitter, element: llvm.Type, count: int, name: str) -> llvm.Value:

@@ -16,19 +16,23 @@ from typing import Any, Literal
 from llvmlite import ir as llvm
 
 from kaio.dsl.compiler import ir, toolchain
-from kaio.dsl.compiler.arguments import argument_types, argument_values
+from kaio.dsl.compiler.arguments import argument_types
 from kaio.dsl.compiler.assembly import Written, mark
+from kaio.dsl.compiler.dynamic import Inputs
 from kaio.dsl.compiler.emit import Emitter
 from kaio.dsl.compiler.options import CompileOptions
 from kaio.dsl.compiler.ptx_lines import Lines
 from kaio.dsl.compiler.ptx_names import distinct, entry_name, spelled
 from kaio.dsl.compiler.scalars import nbytes
-from kaio.dsl.compiler.target import Axis
+from kaio.dsl.compiler.target import Axis, BufferValue
 from kaio.dsl.values import BufferType, Type
 from kaio.errors import Place
+from kaio.program import SHARED_ALIGNMENT, DynamicArray, aligned
 from kaio.source import Source
 
 __all__ = ["Ptx", "emit_ptx"]
+
+_STATIC_SHARED_NBYTES = 48 * 1024  # PTX has no more static shared memory, whatever the GPU
 
 _DATA_LAYOUT = (
     "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-"
@@ -42,11 +46,13 @@ _RANGES_YZ = {"ctaid": (0, 65535), "nctaid": (1, 65536)}
 
 @dataclass(frozen=True)
 class Ptx:
-    """PTX text, the LLVM text it came from, the static shared memory it uses, and the inline PTX by its marks."""
+    """PTX text, the LLVM text it came from, the shared memory it uses (see `CudaProgram`), inline PTX by its marks."""
 
     text: str
     llvm: str
     shared_nbytes: int
+    has_static: bool
+    dynamic: tuple[DynamicArray, ...]
     written: Mapping[int, Written] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
@@ -56,29 +62,46 @@ class Ptx:
 def emit_ptx(typed: ir.Typed, target: str, options: CompileOptions, signature: str) -> Ptx:
     """Compile a typed kernel to PTX for an architecture such as ``sm_90``."""
     name = entry_name(typed.function.name)
-    module = llvm.Module(name)
-    module.triple, module.data_layout = "nvptx64-nvidia-cuda", _DATA_LAYOUT
-    machine = CudaTarget(module, typed, options, target)
-    machine.emit()
-    text = str(module)
+    machine = _emitted(name, typed, options, target, has_static=True)
+    if machine.shared_nbytes > _STATIC_SHARED_NBYTES:
+        machine = _emitted(name, typed, options, target, has_static=False)
+    text = str(machine.module)
     flags = ("-opt=3", "-fma=0", *(("-ftz=1", "-prec-div=0", "-prec-sqrt=0") if options.fastmath else ()))
     ptx = toolchain.compile_nvvm(text, name, target, flags, '@"__nv_' in text)
-    taken = {name, *map(str, module.globals)}
+    taken = {name, *map(str, machine.module.globals)}
     readable = _readable(ptx, name, distinct(machine.parameters, taken), signature, typed.function.source)
-    return Ptx(readable, text, machine.shared_nbytes, machine.written)
+    dynamic = machine.inputs.dynamic
+    return Ptx(readable, text, machine.shared_nbytes, machine.has_static, dynamic, machine.written)
+
+
+def _emitted(name: str, typed: ir.Typed, options: CompileOptions, target: str, *, has_static: bool) -> CudaTarget:
+    module = llvm.Module(name)
+    module.triple, module.data_layout = "nvptx64-nvidia-cuda", _DATA_LAYOUT
+    machine = CudaTarget(module, typed, options, target, has_static)
+    machine.emit()
+    return machine
 
 
 class CudaTarget:
-    """A CUDA kernel being filled."""
+    """A CUDA kernel being filled; without `has_static` its static arrays lie in dynamic shared memory."""
 
     name: Literal["cuda", "host"] = "cuda"
     checks_asserts = False
 
-    def __init__(self, module: llvm.Module, typed: ir.Typed, options: CompileOptions, architecture: str) -> None:
+    def __init__(
+        self,
+        module: llvm.Module,
+        typed: ir.Typed,
+        options: CompileOptions,
+        architecture: str,
+        has_static: bool = True,
+    ) -> None:
         self.architecture = architecture
         self.module, self.typed, self.options, self.contract = module, typed, options, options.contract
         params = zip(typed.function.params, typed.arguments, strict=True)
+        self.inputs, self.has_static = Inputs(typed), has_static
         self.parameters = [name for param, type_ in params for name in _parameter_names(param, type_)]
+        self.parameters += self.inputs.names()
         self.shared_nbytes = 0
         self.lines = Lines(module, typed.function.source)
         self.written: dict[int, Written] = {}
@@ -86,14 +109,14 @@ class CudaTarget:
     # ------------------------------------------------------------------ the kernel
     def emit(self) -> None:
         """Fill the module."""
-        kinds = argument_types(self.typed.arguments, space=1)
+        kinds = argument_types(self.inputs.types, space=1)
         function = llvm.Function(self.module, llvm.FunctionType(llvm.VoidType(), kinds), self.module.name)
         for argument, name in zip(function.args, self.parameters, strict=True):
             argument.name = name
         self.lines.attach(function)
         self._mark(function)
         e = Emitter(llvm.IRBuilder(function.append_basic_block("entry")), self)
-        e.function(self.typed, argument_values(e, self.typed.arguments, function.args), lambda _: e.b.ret_void())
+        e.function(self.typed, self.inputs.arguments(e, function.args), lambda _: e.b.ret_void())
 
     def _mark(self, function: llvm.Function) -> None:
         self._annotate(function, "kernel", 1)
@@ -144,14 +167,32 @@ class CudaTarget:
         e.b.unreachable()
 
     def shared(self, e: Emitter, element: llvm.Type, count: int, name: str) -> Any:
+        offset = aligned(self.shared_nbytes)
+        self.shared_nbytes = offset + count * nbytes(element)
+        if not self.has_static:
+            return self._in_dynamic(e, llvm.IntType(32)(offset), element)
         array = llvm.ArrayType(element, count)
         plain = spelled(f"{self.module.name}_{name}".replace("$", "_").replace(".", "_"))
         numbered = (f"{plain}_{number}" for number in itertools.count(1))  # in a function that is called twice
         unique = next(name for name in itertools.chain([plain], numbered) if name not in self.module.globals)
         made = llvm.GlobalVariable(self.module, array, unique, addrspace=3)
-        made.linkage, made.initializer, made.align = "internal", llvm.Constant(array, llvm.Undefined), 16
-        self.shared_nbytes = -(-self.shared_nbytes // 16) * 16 + count * nbytes(element)
+        made.linkage, made.initializer = "internal", llvm.Constant(array, llvm.Undefined)
+        made.align = SHARED_ALIGNMENT
         return e.b.gep(made, [llvm.IntType(32)(0), llvm.IntType(32)(0)], inbounds=True)
+
+    def dynamic_shared(self, e: Emitter, name: str, element: llvm.Type) -> BufferValue:
+        offset, size = self.inputs.places[name]
+        return BufferValue(self._in_dynamic(e, offset, element), (size,))
+
+    def _in_dynamic(self, e: Emitter, offset: Any, element: llvm.Type) -> Any:
+        """A place in the memory whose size a launch says."""
+        name = f"{self.module.name}_shared_memory"
+        memory = self.module.globals.get(name)
+        if memory is None:
+            memory = llvm.GlobalVariable(self.module, llvm.ArrayType(llvm.IntType(8), 0), name, addrspace=3)
+            memory.linkage, memory.align = "external", SHARED_ALIGNMENT
+        place = e.b.gep(memory, [llvm.IntType(32)(0), offset], inbounds=True)
+        return e.b.bitcast(place, element.as_pointer(3))
 
     def local(self, e: Emitter, element: llvm.Type, count: int, name: str) -> Any:
         with e.b.goto_entry_block():

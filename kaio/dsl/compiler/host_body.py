@@ -12,8 +12,9 @@ from llvmlite import ir as llvm
 
 from kaio import host_abi as abi
 from kaio.dsl.compiler import ir
-from kaio.dsl.compiler.arguments import argument_types, argument_values
+from kaio.dsl.compiler.arguments import argument_types
 from kaio.dsl.compiler.declared import call
+from kaio.dsl.compiler.dynamic import Inputs
 from kaio.dsl.compiler.emit import Emitter
 from kaio.dsl.compiler.host_context import (
     I1,
@@ -30,9 +31,10 @@ from kaio.dsl.compiler.host_context import (
 )  # fmt: skip
 from kaio.dsl.compiler.prove import Prover
 from kaio.dsl.compiler.scalars import nbytes
+from kaio.dsl.compiler.target import BufferValue
 from kaio.dsl.intrinsic import Intrinsic
 from kaio.errors import Place
-from kaio.program import Site
+from kaio.program import Site, aligned
 from kaio.source import Source
 
 __all__ = ["Body", "Sites"]
@@ -95,6 +97,7 @@ class Body:
         self.module, self.typed, self.function_name, self.sites = module, typed, name, sites
         self.checks, self.contract, self.prover = check, contract, prover
         self.waits = _waits(typed)
+        self.inputs = Inputs(typed)
         self.shared_nbytes = 0
         self.registers: dict[str, llvm.Value] = {}
         self._exits: dict[Place, int] = {}
@@ -104,7 +107,7 @@ class Body:
 
     def emit(self) -> None:
         """Fill the function."""
-        flat = argument_types(self.typed.arguments)
+        flat = argument_types(self.inputs.types)
         lead = [POINTER, I32, *[I32] * 12, POINTER]
         kind = llvm.FunctionType(POINTER if self.waits else VOID, lead + flat)
         self.function = function = llvm.Function(self.module, kind, self.function_name)
@@ -122,7 +125,7 @@ class Body:
         if self.prover is not None:
             self.prover.begin(self.registers, self.arguments)
         e = Emitter(self.b, self)
-        e.function(self.typed, argument_values(e, self.typed.arguments, self.arguments), lambda _: self.leave(e))
+        e.function(self.typed, self.inputs.arguments(e, self.arguments), lambda _: self.leave(e))
         self.b.position_at_end(self._leave)
         if self.waits:
             e.call("llvm.coro.end", VOID, [self._handle, I1(0), _NONE])
@@ -140,6 +143,8 @@ class Body:
         for name, type_ in zip(self.typed.function.params, self.typed.arguments, strict=True):
             for k in range(len(argument_types((type_,)))):
                 next(rest).name = f"{name}.{k}" if k else name
+        for value, name in zip(rest, self.inputs.names(), strict=True):
+            value.name = name
 
     def _add_noalias(self) -> None:
         """No two buffers of a launch overlap unless both are only read. (A coroutine's change while it waits.)"""
@@ -180,10 +185,15 @@ class Body:
 
     def shared(self, e: Emitter, element: llvm.Type, count: int, name: str) -> llvm.Value:
         """Static shared memory is laid out here, from the start of the block's memory."""
-        alignment = 16
-        offset = (self.shared_nbytes + alignment - 1) // alignment * alignment
+        offset = aligned(self.shared_nbytes)
         self.shared_nbytes = offset + count * nbytes(element)
         return e.b.bitcast(e.b.gep(self.shared_start, [I64(offset)], inbounds=True), element.as_pointer())
+
+    def dynamic_shared(self, e: Emitter, name: str, element: llvm.Type) -> BufferValue:
+        """The launch has laid it out, behind the static arrays."""
+        offset, size = self.inputs.places[name]
+        place = e.b.gep(self.shared_start, [offset], inbounds=True)
+        return BufferValue(e.b.bitcast(place, element.as_pointer()), (size,))
 
     def local(self, e: Emitter, element: llvm.Type, count: int, name: str) -> llvm.Value:
         """A stack slot, which a coroutine keeps in its frame where it must."""

@@ -41,7 +41,7 @@ def _load_launch(body: Body, b: llvm.IRBuilder, context: llvm.Value) -> _Launch:
             register.set_metadata("range", body.module.add_metadata([I32(low), I32(high)]))
             registers.append(register)
     shared = b.load(field_of(b, context, abi.SHARED, POINTER))
-    arguments = load_arguments(b, body.typed.arguments, b.load(field_of(b, context, abi.ARGUMENTS, POINTER)))
+    arguments = load_arguments(b, body.inputs.types, b.load(field_of(b, context, abi.ARGUMENTS, POINTER)))
     return _Launch(registers, shared, arguments)
 
 

@@ -23,8 +23,8 @@ def leaf_types(e: Emitter, type_: Type) -> list[llvm.Type]:
     match type_:
         case TupleType(items=items):
             return [leaf for item in items for leaf in leaf_types(e, item)]
-        case BufferType(dtype=dtype, ndim=ndim, index=index):
-            return [_pointer(e, dtype, 1), *[llvm_type(index)] * ndim]
+        case BufferType(dtype=dtype, ndim=ndim, index=index, space=space):
+            return [_pointer(e, dtype, 3 if space == "shared" else 1), *[llvm_type(index)] * ndim]
         case ArrayType(space=space, dtype=dtype):
             return [_pointer(e, dtype, 3 if space == "shared" else 0)]
     if _is_scalar(type_):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from typing import Literal
 
 from kaio import host_abi as abi
@@ -19,7 +20,7 @@ def link_host(
 ) -> HostProgram:
     """Compile a kernel's module for this machine, with what it uses of libdevice."""
     code = native.compile_object(module.text, libdevice.functions(module.libdevice), exported=module.exported)
-    return HostProgram(
+    program = HostProgram(
         name=name,
         target=target,
         arguments=arguments,
@@ -28,16 +29,18 @@ def link_host(
         code=code,
         scheduler=scheduler_object(),
         sites=module.sites,
-        frame_nbytes=_frame_nbytes(code, arguments) if module.waits else 0,
+        frame_nbytes=0,
+        dynamic=module.dynamic,
     )
+    return replace(program, frame_nbytes=_frame_nbytes(program)) if module.waits else program
 
 
-def _frame_nbytes(code: bytes, arguments: tuple[Argument, ...]) -> int:
+def _frame_nbytes(program: HostProgram) -> int:
     """The size of one coroutine frame, which LLVM knows after it has split the coroutine: the code says it."""
-    address, _library = native.load(code, "k_start")
+    address, _library = native.load(program.code, "k_start")
     context = (ctypes.c_int64 * (abi.CONTEXT_NBYTES // 8))()
     # `k_start` reads its arguments before it asks for the frame.
-    nothing = ctypes.create_string_buffer(64 * (len(arguments) + 1))
+    nothing = ctypes.create_string_buffer(max(1, program.block.size))
     context[abi.ARGUMENTS // 8] = context[abi.WORDS // 8] = ctypes.addressof(nothing)
     dimensions = (ctypes.c_int32 * (abi.CONTEXT_NBYTES // 4)).from_buffer(context)
     for position in range(abi.BLOCK_DIM // 4, abi.BLOCK_IDX // 4):

@@ -27,7 +27,6 @@ __all__ = ["Capture", "CompileOptions", "Compiled", "Front", "compile_cuda", "co
 
 __tracebackhide__ = is_message
 
-_STATIC_SHARED_NBYTES = 48 * 1024
 _LOCK = threading.RLock()  # Numba's front end keeps state of its own
 
 
@@ -76,11 +75,18 @@ def compile_cuda(
     with _LOCK, _faults_are_ours(front):
         middle = middle_of(front, specialisation)
         ptx = emit_ptx(middle.typed, target, options, str(front.signature))
-    _check_shared(front, ptx.shared_nbytes)
     name = entry_name(front.signature.name)  # the entry, by which a device finds the kernel
     cubin = _link(ptx, name, target) if link else b""
     program = CudaProgram(
-        name, target, specialisation.arguments, specialisation.index_bits, ptx.shared_nbytes, ptx.text, cubin
+        name,
+        target,
+        specialisation.arguments,
+        specialisation.index_bits,
+        ptx.shared_nbytes,
+        ptx.text,
+        cubin,
+        dynamic=ptx.dynamic,
+        has_static=ptx.has_static,
     )
     stages = {**middle.stages, "llvm": ptx.llvm, "ptx": ptx.text}
     return Compiled(program, tuple(middle.captures.values()), stages, _grid_ranks(middle.typed))
@@ -107,7 +113,6 @@ def compile_host(front: Front, specialisation: Specialisation, options: CompileO
     with _LOCK, _faults_are_ours(front):
         middle = middle_of(front, specialisation)
         module = emit_host(middle.typed, check=check != "off", contract=options.contract)
-        _check_shared(front, module.shared_nbytes)
         program = link_host(module, front.signature.name, specialisation.arguments, specialisation.index_bits)
     stages = {**middle.stages, "llvm": module.text}
     return Compiled(program, tuple(middle.captures.values()), stages, _grid_ranks(middle.typed))
@@ -139,14 +144,3 @@ def _faults_are_ours(front: Front) -> Iterator[None]:
             place=front.source.place(front.source.node),
             help="please report it with the kernel",
         ) from problem
-
-
-def _check_shared(front: Front, nbytes: int) -> None:
-    """The limit of every GPU for memory that is sized when compiling; the CPU device keeps to it."""
-    if nbytes > _STATIC_SHARED_NBYTES:
-        raise CompileError(
-            f"kernel `{front.signature.name}` uses {nbytes} bytes of shared memory, "
-            f"and a block has {_STATIC_SHARED_NBYTES}",
-            place=front.source.place(front.source.node),
-            help="make its `shared_mem` arrays smaller",
-        )

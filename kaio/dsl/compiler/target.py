@@ -54,6 +54,9 @@ class Target(Protocol):
     def shared(self, e: Emitter, element: llvmlite_ir.Type, count: int, name: str) -> llvmlite_ir.Value:
         """A pointer to `count` elements that the threads of a block share."""
 
+    def dynamic_shared(self, e: Emitter, name: str, element: llvmlite_ir.Type) -> BufferValue:
+        """The array of that name, whose place in shared memory and size are arguments of the kernel."""
+
     def local(self, e: Emitter, element: llvmlite_ir.Type, count: int, name: str) -> llvmlite_ir.Value:
         """A pointer to `count` elements of this thread's own."""
 
@@ -85,7 +88,7 @@ class Target(Protocol):
 
 @dataclass(frozen=True)
 class BufferValue:
-    """A buffer argument: the address of its first element, and its sizes as values of the index type."""
+    """A buffer: the address of its first element, and its sizes as values of the index type."""
 
     pointer: llvmlite_ir.Value
     sizes: tuple[llvmlite_ir.Value, ...]

@@ -164,18 +164,14 @@ def test_options_reach_the_program():
 
 
 # ---------------------------------------------------------------------- errors
-def test_shared_memory_over_the_limit_is_refused_on_both_devices():
-    made = kernel(
-        "@kernel\ndef big(x: InOut[f32]):\n    s = shared_mem(12289, f32)\n    t = thread_idx.x\n    s[t] = x[t]\n"
-        "    bar_sync()\n    x[t] = s[t + 1]\n",
-        "<big>",
-    )
-    wanted = "kernel `big` uses 49156 bytes of shared memory, and a block has 49152\n  <big>:2:1, in big\n"
-    for target in ("sm_90", "cpu"):
-        with pytest.raises(kaio.CompileError) as caught:
-            made.compile(target)
-        assert str(caught.value).startswith(wanted)
-        assert str(caught.value).endswith("help: make its `shared_mem` arrays smaller")
+def test_static_shared_memory_above_48_kib_is_laid_into_dynamic_memory():
+    source = "@kernel\ndef big(x: InOut[f32]):\n    s = shared_mem({0}, f32)\n    t = thread_idx.x\n    s[t] = x[t]\n"
+    source += "    bar_sync()\n    x[t] = s[t] + s[{0} - 1 - t]\n"
+    small, large = (kernel(source.format(count)).compile("sm_75") for count in (12288, 12289))
+    assert (small.has_static, small.shared_nbytes, small.dynamic_start) == (True, 49152, 0)
+    assert (large.has_static, large.shared_nbytes, large.dynamic_start) == (False, 49156, 49168)
+    assert ".shared .align 16 .b8 big_s[49152]" in small.ptx
+    assert ".extern .shared .align 16 .b8 big_shared_memory[]" in large.ptx
 
 
 def test_mistakes_of_source_are_found_at_decoration_and_of_types_at_first_use():
