@@ -18,7 +18,10 @@ In a kernel (Python's abs, min, max, round, len, range, int, float, bool and `ma
                             places and sizes, each with .x, .y and .z
     shared_mem, local_mem   arrays of a block and of a thread, of a shape known when compiling
     dynamic_shared          an array of a block whose size a launch says: `k.over(n).shared(tile=256)`
-    bar_sync                waits for all threads of the block
+    bar_sync, syncwarp      wait for all threads of the block, of the warp
+    lane_id, warp_id        this thread's place in its warp, and its warp's in the block
+    shfl_sync_idx, shfl_sync_up, shfl_sync_down, shfl_sync_bfly
+                            read a value of another lane of the warp
     atomic_add              adds to an element in one step
     fma, maximum, minimum, rsqrt
                             functions of numbers that Python does not have
@@ -54,6 +57,15 @@ from kaio.dsl.ptx import InlinePtx, ptx
 from kaio.dsl.random import philox, random_normal, random_normal4, random_u32, random_uniform, random_uniform4
 from kaio.dsl.sync import bar_sync
 from kaio.dsl.types import D0, D1, D2, D3, D4, Const, In, InOut, Out
+from kaio.dsl.warp import (
+    lane_id,
+    shfl_sync_bfly,
+    shfl_sync_down,
+    shfl_sync_idx,
+    shfl_sync_up,
+    syncwarp,
+    warp_id,
+)
 from kaio.dtypes import DType, bool_, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from kaio.errors import (
     BufferClosedError,
@@ -85,6 +97,7 @@ __all__ = [  # noqa: RUF022 - grouped by meaning
     "dynamic_shared", "local_mem", "shared_mem",
     "InlinePtx", "ptx",
     "philox", "random_normal", "random_normal4", "random_u32", "random_uniform", "random_uniform4",
+    "lane_id", "shfl_sync_bfly", "shfl_sync_down", "shfl_sync_idx", "shfl_sync_up", "syncwarp", "warp_id",
     "fma", "maximum", "minimum", "rsqrt",
     "Completion", "Device", "GpuBuffer", "Stream", "as_completed", "devices", "gather",
     "BufferClosedError", "CompileError", "CompletionTimeout", "ContextPoisonedError", "DeviceNotFoundError",

@@ -11,9 +11,13 @@ Threads are numbered ``x + block_dim.x * (y + block_dim.y * z)``. `k_start` with
 coroutine frame to `FRAME_NBYTES` and starts nothing. The scheduler object exports ``kaio_worker(arguments)``, whose
 argument block is packed by `WORKER`.
 
-The context of a block belongs to one worker. The per-thread words are one array of `WORD_STRIDE` i32 per word:
-`STATE` says where a thread is. A positive state is the number of the site it waits at, ``-1 - g`` says that it returned
-through exit `g`, `FAULTED` that a check stopped it.
+The context of a block belongs to one worker. The per-thread words are one array of `WORD_STRIDE` i32 per word, so that
+a word of a whole warp is one vector: `STATE` says where a thread is. A positive state is the number of the site it
+waits at, ``-1 - g`` says that it returned through exit `g`, `FAULTED` that a check stopped it.
+
+A thread at a warp operation has left up to `MOST_WORDS` words, from `GIVEN` on, and in `MASK` the lanes that it waits
+for. When all of them are there, the scheduler copies their words to `TAKEN` in the context, ``[word][lane]``, writes
+who they are to `MEMBERS`, and resumes them, all before anything else: each reads what it needs right there.
 """
 
 from __future__ import annotations
@@ -23,9 +27,9 @@ import struct
 __all__ = [
     "ALONE", "ARGUMENTS", "BARRIER", "BLOCK", "BLOCK_DIM", "BLOCK_IDX", "CONTEXT_NBYTES", "DIVERGED", "FAILED",
     "FAULT", "FAULTED", "FAULT_INDEX", "FAULT_OTHER", "FAULT_SITE", "FAULT_SIZE", "FAULT_THREAD", "FRAMES",
-    "FRAME_ALIGNMENT", "FRAME_NBYTES", "GRID_DIM", "LAST_STARTED", "MAX_EXITS", "MAX_THREADS", "MIXED", "RESULT",
-    "SHARED", "SHARED_ALIGNMENT", "STATE", "THREADS", "WENT_ROUND", "WORDS", "WORD_COUNT", "WORD_STRIDE", "WORKER",
-    "frame_stride",
+    "FRAME_ALIGNMENT", "FRAME_NBYTES", "GIVEN", "GRID_DIM", "LAST_STARTED", "MASK", "MAX_EXITS", "MAX_THREADS",
+    "MEMBERS", "MIXED", "MOST_WORDS", "SHARED", "SHARED_ALIGNMENT", "STATE", "STUCK", "TAKEN", "THREADS", "WARP",
+    "WARP_ALL", "WENT_ROUND", "WORDS", "WORD_COUNT", "WORD_STRIDE", "WORKER", "frame_stride",
 ]  # fmt: skip
 
 MAX_THREADS = 1024
@@ -40,20 +44,25 @@ BLOCK_DIM, GRID_DIM, BLOCK_IDX, THREADS = 56, 68, 80, 92  # i32, three each; thr
 FAULT, FAULT_SITE, FAULT_THREAD, FAULT_OTHER = 96, 100, 104, 108  # i32: the first fault of the block
 FAULT_INDEX, FAULT_SIZE = 112, 120  # i64
 ALONE = 128  # i32: 1 while no other worker runs this launch, so that a plain update is an atomic one
-CONTEXT_NBYTES = 192
+MEMBERS = 132  # u32: the lanes of the warp operation that was completed last
+TAKEN = 192  # u32[MOST_WORDS][32]: what they gave; each row is one vector
+MOST_WORDS = 16
+CONTEXT_NBYTES = TAKEN + MOST_WORDS * 32 * 4
 
 # Per-thread words. The stride is not a power of two, or all words of a thread would fall into one set of the cache.
-STATE, VALUE, LANE, MASK, RESULT = range(5)
-WORD_COUNT, WORD_STRIDE = 5, 1040
+STATE, MASK, GIVEN = range(3)
+WORD_COUNT, WORD_STRIDE = GIVEN + MOST_WORDS, 1040
 FAULTED = -100
 MAX_EXITS = 60  # exits of a kernel that are told apart; those above share the last number
 MIXED = 1 << 62  # set in a reach mask that holds the shared number: "one exit only" cannot be said of it
 
-# What a thread can wait for (kinds of sites; warp operations will follow from 8 on).
-BARRIER = 1
+# What a thread can wait for (kinds of sites): the block; the lanes in MASK; all lanes of its warp that have not
+# returned. In the table that the scheduler gets, 256 times the number of words given is added. 0 is no place to wait.
+BARRIER, WARP, WARP_ALL = 1, 8, 9
 
-# Kinds of faults (FAULT): a check recorded by a thread; threads wait at different barriers; one went round a barrier.
-FAILED, DIVERGED, WENT_ROUND = 1, 2, 3
+# Kinds of faults (FAULT): a check recorded by a thread; threads wait at different barriers; one went round a barrier;
+# a warp operation whose lanes cannot all come (the index is the mask).
+FAILED, DIVERGED, WENT_ROUND, STUCK = 1, 2, 3, 4
 
 # Arguments of `kaio_worker`: context as number; context as i32s and as i64s; words; kinds and reach of the sites;
 # start and run as numbers; whether threads wait; number of blocks, blocks of a chunk, the shared counter.

@@ -130,6 +130,7 @@ class Site:
 
     Of an index, `text` is the array's name, `is_fixed` says that its size is known when compiling, and `written` how
     the source has the index: ``from_end`` a negative literal, ``u32`` or ``u64`` unsigned, otherwise signed.
+    Of a warp operation, `text` is its name and `words` how many it exchanges.
     """
 
     kind: str
@@ -140,6 +141,7 @@ class Site:
     reach: int = 0
     is_fixed: bool = False
     written: str = ""
+    words: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Host programs run: object code loaded, blocks handed to worker threads, faults put into words.
+"""Host programs run: object code loaded, blocks handed to worker threads. `host_faults` puts faults into words.
 
 The layout that native code and this file share is in `kaio/host_abi.py`.
 """
@@ -18,9 +18,9 @@ from queue import SimpleQueue
 from typing import Any
 
 from kaio import host_abi as abi
-from kaio.errors import InternalError, KaioError, KernelFault, Mistake
+from kaio.errors import InternalError, KaioError
 from kaio.program import HostProgram
-from kaio.runtime.guard import as_written, guard_help
+from kaio.runtime.host_faults import FaultRecord, fault_error
 
 __all__ = ["HostKernel", "Library", "WorkerPool"]
 
@@ -28,6 +28,7 @@ Dim3 = tuple[int, int, int]
 _GEOMETRY = struct.Struct("@9ii")  # BLOCK_DIM, GRID_DIM, BLOCK_IDX, THREADS
 _STOP = 8  # byte offset in the counter: whether workers stop before their next chunk of blocks
 _FAULT = struct.Struct("@4i2q")  # FAULT ... FAULT_SIZE
+_KINDS = {"barrier": abi.BARRIER, "warp": abi.WARP, "warp_all": abi.WARP_ALL}
 _LOADING = threading.Lock()
 
 
@@ -98,17 +99,16 @@ class _Record:
         if self.frames.nbytes < frames_nbytes:
             self.frames = _Memory(frames_nbytes)
 
-    def fault(self) -> tuple[int, ...]:
-        """The fault record: kind, site, thread, other thread, index, size."""
-        return _FAULT.unpack_from(self.context.view, abi.FAULT)
+    def fault(self) -> FaultRecord | None:
+        """What went wrong in the block that ran last, None where nothing did."""
+        kind, site, thread, other, index, size = _FAULT.unpack_from(self.context.view, abi.FAULT)
+        if not kind:
+            return None
+        block = int(struct.unpack_from("@q", self.context.view, abi.BLOCK)[0])
+        return FaultRecord(kind, block, site, thread, other, index, size, self._word)
 
-    def block(self) -> int:
-        """The linear number of the block that ran last."""
-        return int(struct.unpack_from("@q", self.context.view, abi.BLOCK)[0])
-
-    def state(self, thread: int) -> int:
-        """Where a thread is (`host_abi.STATE`)."""
-        return int(struct.unpack_from("@i", self.words.view, 4 * (abi.STATE * abi.WORD_STRIDE + thread))[0])
+    def _word(self, word: int, thread: int) -> int:
+        return int(struct.unpack_from("@i", self.words.view, 4 * (word * abi.WORD_STRIDE + thread))[0])
 
 
 class _Job:
@@ -249,12 +249,13 @@ class HostKernel:
 
     def __init__(self, program: HostProgram) -> None:
         self.program = program
-        waits = self._waits = program.frame_nbytes > 0
+        kinds = [_KINDS.get(site.kind, 0) | site.words << 8 for site in program.sites]
+        has_warps = any(kind & 255 >= abi.WARP for kind in kinds)
+        waits = self._waits = 0 if program.frame_nbytes == 0 else 2 if has_warps else 1
         self._library = Library(program.code, ["k_start", "k_run"] if waits else ["k_plain"])
         self._start = self._library.address("k_start" if waits else "k_plain")
         self._run = self._library.address("k_run") if waits else self._start
         self._worker, self._scheduler = _scheduler(program.scheduler)
-        kinds = [abi.BARRIER if site.kind == "barrier" else 0 for site in program.sites]
         self._kinds = (ctypes.c_int32 * max(1, len(kinds)))(*kinds)
         self._reach = (ctypes.c_int64 * max(1, len(kinds)))(*(site.reach for site in program.sites))
 
@@ -279,9 +280,9 @@ class HostKernel:
             for record in records:
                 self._prepare(record, grid, block, packed.address, counter.address, count, shared_nbytes)
             workers.run(self._worker, records)
-            failed = [record for record in records if record.fault()[0]]
-            if failed:
-                raise self._fault(min(failed, key=_Record.block), grid, block)
+            faults = [fault for record in records if (fault := record.fault())]
+            if faults:
+                raise fault_error(self.program, min(faults, key=lambda fault: fault.block), grid, block)
             workers.check()
         finally:
             workers.end(counter)
@@ -308,56 +309,3 @@ class HostKernel:
             record.words.address, abi.WORD_COUNT, abi.WORD_STRIDE, ctypes.addressof(self._kinds), sites,
             ctypes.addressof(self._reach), sites, self._start, self._run, self._waits, blocks, chunk, counter, 2,
         )  # fmt: skip
-
-    # -------------------------------------------------------------- faults in words
-
-    def _fault(self, record: _Record, grid: Dim3, block: Dim3) -> KernelFault:
-        kind, site, thread, other, index, size = record.fault()
-        number = record.block()
-        facts: dict[str, Any] = {
-            "kernel": self.program.name,
-            "block": _position(number, grid),
-            "thread": _position(thread, block),
-        }
-        if kind != abi.FAILED:
-            return self._barrier_fault(record, kind, thread, other, block, facts)
-        found = self.program.sites[site]
-        where = f"\n  thread {facts['thread']} of block {facts['block']}"
-        facts["line"] = found.place.line
-        if found.kind != "index":
-            name = f"kernel `{self.program.name}`"
-            what = f"{found.text} in {name}"
-            if found.kind == "assert":
-                what = f"assertion failed in {name}" + (f": {found.text}" if found.text else "")
-            return KernelFault([Mistake(what + where, found.place, trace=found.trace)], **facts)
-        index = as_written(found, index, size)
-        facts |= {"array": found.text, "axis": found.axis, "index": index, "size": size}
-        axis = f"axis {found.axis} of `{found.text}` (size {size})"
-        what = f"index {index} is out of range for {axis} in kernel `{self.program.name}`{where}"
-        return KernelFault([Mistake(what, found.place, guard_help(found, index, size), found.trace)], **facts)
-
-    def _barrier_fault(
-        self, record: _Record, kind: int, thread: int, other: int, block: Dim3, facts: dict[str, Any]
-    ) -> KernelFault:
-        here = self.program.sites[record.state(thread)]
-        facts["line"] = here.place.line
-        first = f"thread {facts['thread']} of block {facts['block']}"
-        second = f"thread {_position(other, block)}"
-        if kind == abi.DIVERGED:
-            there = self.program.sites[record.state(other)]
-            what = f"threads of one block wait at different barriers in kernel `{self.program.name}`"
-            way_out = "every thread of a block has to reach the same `bar_sync()`: take it out of the branch"
-            mistakes = [
-                Mistake(f"{what}\n  {first} waits here", here.place, trace=here.trace),
-                Mistake(f"{second} waits here", there.place, way_out, there.trace),
-            ]
-            return KernelFault(mistakes, **facts)
-        what = f"not all threads of a block reach a barrier in kernel `{self.program.name}`"
-        what += f"\n  {first} waits here; {second} went round it and finished"
-        way_out = "every thread of a block has to reach the `bar_sync()`: take it out of the branch or loop"
-        return KernelFault([Mistake(what, here.place, way_out, here.trace)], **facts)
-
-
-def _position(number: int, shape: Dim3) -> Dim3:
-    x, y, _ = shape
-    return number % x, number // x % y, number // x // y

@@ -8,6 +8,7 @@ The layout that this code shares with the scheduler and the runtime is in `kaio/
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -19,6 +20,7 @@ from kaio.dsl.compiler.emit import Emitter
 from kaio.dsl.compiler.host_body import Body, Sites
 from kaio.dsl.compiler.host_context import POINTER, VOID, load_arguments
 from kaio.dsl.compiler.host_drivers import emit_k_plain, emit_k_start_and_run
+from kaio.dsl.compiler.host_exchange import Peers
 from kaio.dsl.compiler.prove import Prover
 from kaio.dsl.compiler.target import BufferValue
 from kaio.errors import InternalError
@@ -143,8 +145,19 @@ class _PlainTarget:
     def note_range(self, e: Emitter, value: llvm.Value, start: llvm.Value, stop: llvm.Value, step: llvm.Value) -> None:
         return None
 
-    def suspend(self, e: Emitter, kind: str) -> None:
+    def suspend(self, e: Emitter, kind: str, text: str = "", words: int = 0) -> None:
         raise InternalError("a function without threads does not wait")
+
+    def exchange(
+        self, e: Emitter, words: Sequence[llvm.Value], mask: llvm.Value | None = None, what: str = ""
+    ) -> Peers:
+        raise InternalError("a function without threads has no warps")
+
+    def check_lane(self, e: Emitter, holds: llvm.Value, lane: llvm.Value, peers: Peers, what: str) -> None:
+        raise InternalError("a function without threads has no warps")
+
+    def linear_thread(self, e: Emitter) -> llvm.Value:
+        raise InternalError("a function without threads has no number")
 
     def leave(self, e: Emitter) -> None:
         e.b.ret_void()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -33,6 +33,7 @@ from kaio.source import Source
 __all__ = ["Ptx", "emit_ptx"]
 
 _STATIC_SHARED_NBYTES = 48 * 1024  # PTX has no more static shared memory, whatever the GPU
+_AXES: tuple[Axis, Axis, Axis] = ("x", "y", "z")
 
 _DATA_LAYOUT = (
     "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-"
@@ -212,8 +213,20 @@ class CudaTarget:
     def note_range(self, e: Emitter, value: Any, start: Any, stop: Any, step: Any) -> None:
         """Nothing to prove here."""
 
-    def suspend(self, e: Emitter, kind: str) -> None:
+    def suspend(self, e: Emitter, kind: str, text: str = "", words: int = 0) -> None:
         raise NotImplementedError("threads of a GPU wait by themselves")
+
+    def exchange(self, e: Emitter, words: Sequence[Any], mask: Any = None, what: str = "") -> Any:
+        raise NotImplementedError("the records spell CUDA's warp operations")
+
+    def check_lane(self, e: Emitter, holds: Any, lane: Any, peers: Any, what: str) -> None:
+        """Unchecked: the CPU device finds it."""
+
+    def linear_thread(self, e: Emitter) -> Any:
+        x, y, z = (self.special_register(e, "tid", axis) for axis in _AXES)
+        width, height = (self.special_register(e, "ntid", axis) for axis in _AXES[:2])
+        row = e.b.add(e.b.mul(z, height, flags=("nuw", "nsw")), y, flags=("nuw", "nsw"))
+        return e.b.add(e.b.mul(row, width, flags=("nuw", "nsw")), x, flags=("nuw", "nsw"))
 
     def atomic(self, e: Emitter, operation: str, pointer: Any, value: Any) -> Any:
         raise NotImplementedError("the records spell CUDA's atomics")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal
@@ -29,11 +29,12 @@ from kaio.dsl.compiler.host_context import (
     field_of,
     frame_of,
 )  # fmt: skip
+from kaio.dsl.compiler.host_exchange import Peers, own_word
 from kaio.dsl.compiler.prove import Prover
 from kaio.dsl.compiler.scalars import nbytes
 from kaio.dsl.compiler.target import BufferValue
 from kaio.dsl.intrinsic import Intrinsic
-from kaio.errors import Place
+from kaio.errors import InternalError, Place
 from kaio.program import Site, aligned
 from kaio.source import Source
 
@@ -304,9 +305,9 @@ class Body:
             return 0
         return min(self._exits.setdefault(place, len(self._exits) + 1), abi.MAX_EXITS)
 
-    def suspend(self, e: Emitter, kind: str) -> None:
-        """Wait here until the scheduler resumes this thread; `kind` is a kind of `Site`."""
-        number = self.sites.number(Site(kind, e.place, e.trace))
+    def suspend(self, e: Emitter, kind: str, text: str = "", words: int = 0) -> None:
+        """Wait here until the scheduler resumes this thread; `kind`, `text` and `words` are those of a `Site`."""
+        number = self.sites.number(Site(kind, e.place, e.trace, text, words=words))
         e.b.store(I32(number), self._word(e.b, abi.STATE))
         state = e.call("llvm.coro.suspend", I8, [_NONE, I1(0)])
         resumed = e.block("resumed")
@@ -315,8 +316,36 @@ class Body:
         switch.add_case(I8(0), resumed)
         e.b.position_at_end(resumed)
 
+    def exchange(
+        self, e: Emitter, words: Sequence[llvm.Value], mask: llvm.Value | None = None, what: str = ""
+    ) -> Peers:
+        """Give i32 words, and wait until all lanes of `mask` have: they are at the same place with the same mask.
+
+        Lanes that have returned are not waited for. Without a mask all lanes of the warp take part that have not.
+        `what` is the operation, as a fault names it.
+        """
+        if len(words) > abi.MOST_WORDS:
+            raise InternalError(f"`{what}` exchanges {len(words)} words; {abi.MOST_WORDS} is the most")
+        for k, word in enumerate(words):
+            e.b.store(word, self._word(e.b, abi.GIVEN + k))
+        if mask is not None:
+            e.b.store(mask, self._word(e.b, abi.MASK))
+        self.suspend(e, "warp_all" if mask is None else "warp", what, len(words))
+        members = e.b.load(field_of(e.b, self.context, abi.MEMBERS, I32))
+        return Peers(e.b, self.context, members, e.b.and_(self.thread, I32(31)))
+
+    def linear_thread(self, e: Emitter) -> llvm.Value:
+        """The thread's number in its block."""
+        return self.thread
+
+    def check_lane(self, e: Emitter, holds: llvm.Value, lane: llvm.Value, peers: Peers, what: str) -> None:
+        """One branch: the lane that is read has given something."""
+        if self.checks:
+            with self._unless(e, holds):
+                self._fault(e, Site("lane", e.place, e.trace, what), lane, e.b.zext(peers.members, I64))
+
     def _word(self, b: llvm.IRBuilder, word: int) -> llvm.Value:
-        return b.bitcast(b.gep(self._words, [I64(4 * word * abi.WORD_STRIDE)]), I32.as_pointer())
+        return own_word(b, self._words, word)
 
     def _find_reach(self) -> None:
         """Which exits can be reached from each wait: a thread that left through the only one went round the barrier."""

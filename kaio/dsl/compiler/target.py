@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -9,6 +10,7 @@ from llvmlite import ir as llvmlite_ir
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.host_exchange import Peers
 
 __all__ = ["ArrayValue", "Axis", "BufferValue", "Target"]
 
@@ -79,8 +81,21 @@ class Target(Protocol):
     ) -> None:
         """`value` is what a `for` loop over range(start, stop, step) is at."""
 
-    def suspend(self, e: Emitter, kind: str) -> None:
+    def suspend(self, e: Emitter, kind: str, text: str = "", words: int = 0) -> None:
         """Let the other threads run until they are all here (host rules only)."""
+
+    def exchange(
+        self, e: Emitter, words: Sequence[llvmlite_ir.Value], mask: llvmlite_ir.Value | None = None, what: str = ""
+    ) -> Peers:
+        """Give i32 words to the lanes of `mask` (an i32; None: all of the warp) and get theirs (host rules only)."""
+
+    def check_lane(
+        self, e: Emitter, holds: llvmlite_ir.Value, lane: llvmlite_ir.Value, peers: Peers, what: str
+    ) -> None:
+        """Leave with a fault unless `holds`: lane `lane` takes part in the operation; nothing where unchecked."""
+
+    def linear_thread(self, e: Emitter) -> llvmlite_ir.Value:
+        """The thread's number in its block, x first, as i32; 32 in a row are a warp."""
 
     def leave(self, e: Emitter) -> None:
         """End the current block: the kernel returns here."""

@@ -1,0 +1,233 @@
+"""The block scheduler of the CPU device, in kaio's own language. `scheduler.py` compiles it.
+
+A worker takes chunks of blocks from a counter that all workers share. In a block whose threads may wait, it starts them
+all, then resumes those that wait at a barrier once every thread that has not returned is there. Where threads also wait
+for others of their warp, each warp runs alone until none of its lanes can go on without the block.
+"""
+
+# mypy: disable-error-code="arg-type, assignment, no-untyped-call, no-untyped-def"
+# (Kernel functions: an int literal becomes an i32, and device functions take their arguments' types.)
+
+from __future__ import annotations
+
+from kaio import host_abi as abi
+from kaio.dsl.atomic import atomic_add
+from kaio.dsl.compiler.scheduling_steps import lanes_at, native, take_row
+from kaio.dsl.types import D2, In, InOut
+from kaio.dtypes import i32, i64, u32
+
+__all__ = ["worker"]
+
+# Positions in the block context, counted in i32 and in i64.
+_BLOCK, _THREADS, _BLOCK_IDX, _GRID_DIM = abi.BLOCK // 8, abi.THREADS // 4, abi.BLOCK_IDX // 4, abi.GRID_DIM // 4
+_FAULT, _FAULT_THREAD, _FAULT_OTHER = abi.FAULT // 4, abi.FAULT_THREAD // 4, abi.FAULT_OTHER // 4
+_FAULT_INDEX, _MEMBERS = abi.FAULT_INDEX // 4, abi.MEMBERS // 4
+_STATE, _MASK, _DIVERGED, _WENT_ROUND, _STUCK = abi.STATE, abi.MASK, abi.DIVERGED, abi.WENT_ROUND, abi.STUCK
+_WARP, _WARP_ALL = abi.WARP, abi.WARP_ALL
+
+
+def worker(
+    context: i64,
+    c: InOut[i32],
+    q: InOut[i64],
+    words: InOut[i32, D2],
+    kinds: In[i32],
+    reach: In[i64],
+    start: i64,
+    run: i64,
+    waits: i32,
+    blocks: i64,
+    chunk: i64,
+    counter: InOut[i64],
+) -> None:
+    """Run blocks until there are none left, or one faulted. `counter` is the next block, and whether to stop.
+
+    `waits`: 0 where no thread waits, 1 where they wait at barriers, 2 where also for others of their warp.
+
+    Blocks are handed out in order and a chunk that was taken is run to its first fault, so the lowest block that faults
+    is always reached, by whichever worker.
+    """
+    while counter[1] == 0:
+        block = atomic_add(counter, 0, chunk)
+        if block >= blocks:
+            return
+        stop = min(block + chunk, blocks)
+        x = i32(block % c[_GRID_DIM])
+        y = i32(block // c[_GRID_DIM] % c[_GRID_DIM + 1])
+        z = i32(block // c[_GRID_DIM] // c[_GRID_DIM + 1])
+        while block < stop:
+            q[_BLOCK] = block
+            c[_BLOCK_IDX] = x
+            c[_BLOCK_IDX + 1] = y
+            c[_BLOCK_IDX + 2] = z
+            if waits == 0:
+                native(run, context, 0, 0, 0)
+            elif waits == 1:
+                run_block(context, c, words, kinds, reach, start, run)
+            else:
+                run_warps(context, c, words, kinds, reach, start, run)
+            if c[_FAULT] != 0:
+                counter[1] = 1
+                return
+            block += 1
+            x += 1
+            if x == c[_GRID_DIM]:
+                x = 0
+                y += 1
+                if y == c[_GRID_DIM + 1]:
+                    y = 0
+                    z += 1
+
+
+# ------------------------------------------------------------------ barriers
+def run_block(context, c, words, kinds, reach, start, run):
+    """Run one block whose threads wait at barriers, until all have returned or something is wrong."""
+    threads = c[_THREADS]
+    native(start, context, 0, threads, 0)
+    while c[_FAULT] == 0:
+        state = common_state(words, threads)
+        if state == 0:
+            state = meeting_point(c, words, kinds, reach, threads)
+        if state <= 0:
+            return
+        native(run, context, 0, threads, state)
+
+
+def common_state(words, threads):
+    """The state that all threads of the block are in, 0 where they are in several."""
+    state = words[_STATE, 0]
+    same = 0
+    for thread in range(threads):
+        same += i32(words[_STATE, thread] == state)
+    return state if same == threads else 0
+
+
+def meeting_point(c, words, kinds, reach, threads):
+    """The barrier that the threads wait at while some have returned; 0 where none waits, or they cannot go on."""
+    leader = -1
+    for thread in range(threads):
+        state = words[_STATE, thread]
+        if state > 0:
+            if kinds[state] & 255 >= _WARP:
+                return report_stuck(c, words, kinds, thread, threads)
+            if leader < 0:
+                leader = thread
+    if leader < 0:
+        return 0
+    for thread in range(threads):
+        state = words[_STATE, thread]
+        if state > 0 and state != words[_STATE, leader]:
+            return report(c, _DIVERGED, leader, thread)
+    state = words[_STATE, leader]
+    for thread in range(threads):
+        other = words[_STATE, thread]
+        # An early return is fine. A thread that left where everyone passes who was at the barrier has gone round it.
+        if other < 0 and reach[state] == i64(1) << (-1 - other):
+            return report(c, _WENT_ROUND, leader, thread)
+    return state
+
+
+def report(c, kind, thread, other):
+    """Record what is wrong, and between whom."""
+    c[_FAULT] = kind
+    c[_FAULT_THREAD] = thread
+    c[_FAULT_OTHER] = other
+    return 0
+
+
+# ------------------------------------------------------------------ warps
+def run_warps(context, c, words, kinds, reach, start, run):
+    """Run one block whose threads also wait for others of their warp."""
+    threads = c[_THREADS]
+    step, state = start, 0
+    while True:
+        for first in range(0, threads, 32):
+            stop = min(first + 32, threads)
+            native(step, context, first, stop, state)
+            run_warp(context, c, words, kinds, run, first, stop)
+            if c[_FAULT] != 0:
+                return
+        step, state = run, common_state(words, threads)
+        if state == 0 or kinds[max(state, 0)] & 255 >= _WARP:
+            state = meeting_point(c, words, kinds, reach, threads)
+        if state <= 0:
+            return
+
+
+def run_warp(context, c, words, kinds, run, first, stop):
+    """Complete the operations of one warp until none can be completed."""
+    every = u32(0xFFFFFFFF) >> (32 - (stop - first))
+    while c[_FAULT] == 0:
+        state = words[_STATE, first]
+        site = kinds[max(state, 0)]
+        whole = lanes_at(words, _STATE, first, state) & every == every
+        if whole and site & 255 < _WARP:
+            return
+        if whole and site & 255 == _WARP:
+            mask = words[_MASK, first]
+            whole = u32(mask) & lanes_at(words, _MASK, first, mask) & every == every
+        if whole:
+            take(c, words, site >> 8, first, every)
+            native(run, context, first, stop, state)
+        elif run_some(context, c, words, kinds, run, first, stop) == 0:
+            return
+
+
+def run_some(context, c, words, kinds, run, first, stop):
+    """Complete the first operation whose lanes are all there, of some of the lanes; 0 where there is none."""
+    live = u32(0)
+    for lane in range(stop - first):
+        live |= u32(words[_STATE, first + lane] > 0) << lane
+    for lane in range(stop - first):
+        state = words[_STATE, first + lane]
+        if state > 0 and kinds[state] & 255 >= _WARP:
+            members = complete(words, kinds, first, lane, live)
+            if members != 0:
+                take(c, words, kinds[state] >> 8, first, members)
+                for member in range(stop - first):
+                    if (members >> member) & 1 != 0:
+                        words[_STATE, first + member] = 0
+                native(run, context, first, stop, 0)
+                return 1
+    return 0
+
+
+def complete(words, kinds, first, lane, live):
+    """The lanes of the operation that a lane waits at, if they are all there; else 0."""
+    state = words[_STATE, first + lane]
+    here = lanes_at(words, _STATE, first, state)
+    wanted = live
+    if kinds[state] & 255 == _WARP:
+        mask = words[_MASK, first + lane]
+        wanted = u32(mask) & live
+        here &= lanes_at(words, _MASK, first, mask)
+    if wanted & here != wanted or (wanted >> lane) & 1 == 0:
+        return u32(0)
+    return wanted
+
+
+def take(c, words, count, first, members):
+    """Keep what the lanes of an operation have given, for those that are resumed now."""
+    c[_MEMBERS] = i32(members)
+    for word in range(count):
+        take_row(c, words, word, first)
+
+
+def report_stuck(c, words, kinds, thread, threads):
+    """Record a warp operation whose lanes cannot all come, and one that it waits for, or itself if it names itself not.
+
+    Nothing else can run: whoever still waits, waits for ever.
+    """
+    first, own = thread - thread % 32, words[_STATE, thread]
+    is_masked = kinds[own] & 255 == _WARP
+    mask = u32(words[_MASK, thread]) if is_masked else u32(0xFFFFFFFF)
+    c[_FAULT_INDEX] = i32(mask)
+    c[_FAULT_INDEX + 1] = i32(is_masked)
+    if (mask >> (thread % 32)) & 1 != 0:
+        for lane in range(min(32, threads - first)):
+            other = first + lane
+            state = words[_STATE, other]
+            is_elsewhere = state != own or (is_masked and u32(words[_MASK, other]) != mask)
+            if state > 0 and (mask >> lane) & 1 != 0 and is_elsewhere:
+                return report(c, _STUCK, thread, other)
+    return report(c, _STUCK, thread, thread)

@@ -1,0 +1,259 @@
+"""What the lanes of a warp do together: where they are, waiting for each other, shuffles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kaio.dsl import literals
+from kaio.dsl.intrinsic import Resolved, intrinsic
+from kaio.dsl.rule_error import RuleError
+from kaio.dsl.values import NONE, Type, Weak, show
+from kaio.dtypes import DType, i32, u32
+
+if TYPE_CHECKING:
+    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.ir import TypedCall
+
+__all__ = [
+    "cuda_mask", "host_mask", "lane_id", "mask_type", "scalar_type", "shfl_sync_bfly", "shfl_sync_down",
+    "shfl_sync_idx", "shfl_sync_up", "syncwarp", "warp_id",
+]  # fmt: skip
+
+T = TypeVar("T")
+_EVERY = 0xFFFFFFFF
+
+
+# ---------------------------------------------------------------------- places
+def _lane_cuda(e: Emitter, call: TypedCall) -> Any:
+    lane = e.call("llvm.nvvm.read.ptx.sreg.laneid", e.llvm(i32), [])
+    lane.set_metadata("range", e.b.module.add_metadata([e.const(i32, 0), e.const(i32, 32)]))
+    return lane
+
+
+def _lane_host(e: Emitter, call: TypedCall) -> Any:
+    return e.b.and_(e.target.linear_thread(e), e.const(i32, 31))
+
+
+@intrinsic(lambda: Resolved((), i32), cuda=_lane_cuda, host=_lane_host, example="counts[i] = kaio.lane_id()",
+           ptx="%laneid")  # fmt: skip
+def lane_id() -> int:
+    """This thread's place in its warp, 0 to 31; i32. Threads of a block are numbered x first, 32 in a row a warp."""
+    raise AssertionError
+
+
+def _warp(e: Emitter, call: TypedCall) -> Any:
+    return e.b.lshr(e.target.linear_thread(e), e.const(i32, 5))
+
+
+@intrinsic(lambda: Resolved((), i32), emit=_warp, example="counts[i] = kaio.warp_id() + 1", ptx="%tid.x")
+def warp_id() -> int:
+    """The number of this thread's warp in its block; i32. (The hardware's `%warpid` may change; this does not.)"""
+    raise AssertionError
+
+
+# ---------------------------------------------------------------------- masks
+def mask_type(name: str, mask: Type) -> Type:
+    """The operand type of a mask of lanes: u32, or NONE where it is None."""
+    if mask == NONE:
+        return NONE
+    if isinstance(mask, Weak) and mask.kind == "i" and all(0 <= int(v) <= _EVERY for v in mask.values):
+        if any(v == 0 for v in mask.values):
+            raise RuleError(f"the mask of `{name}` is 0: no lane takes part", "set the bit of each lane that does")
+        return u32
+    if mask in (u32, i32):
+        return u32
+    raise RuleError(
+        f"the mask of `{name}` is a u32, one bit a lane, not {show(mask)}",
+        "cast it with `kaio.u32(...)`, or leave it out: all lanes of the warp",
+    )
+
+
+def cuda_mask(e: Emitter, call: TypedCall, values: Sequence[Any]) -> Any:
+    """The mask as CUDA's instructions take it; the last of the `values` of a call, if it is given.
+
+    Without one it is every lane: those that the block does not have count as exited.
+    """
+    return values[-1] if call.operands and call.operands[-1] is u32 and values else e.const(u32, _EVERY)
+
+
+def host_mask(call: TypedCall, values: Sequence[Any]) -> Any:
+    """The mask as `Target.exchange` takes it; the last of the `values` of a call, if it is given."""
+    return values[-1] if call.operands and call.operands[-1] is u32 and values else None
+
+
+def scalar_type(name: str, value: Type) -> DType:
+    """The dtype of a number that lanes exchange; a literal is an i32 or f32."""
+    if not isinstance(value, DType | Weak):
+        raise RuleError(f"`{name}` takes a number, not {show(value)}")
+    return literals.default(value)
+
+
+# ---------------------------------------------------------------------- syncwarp
+def _syncwarp_typing(mask: Type | None = None) -> Resolved:
+    return Resolved(() if mask is None else (mask_type("syncwarp", mask),), NONE)
+
+
+def _syncwarp_cuda(e: Emitter, call: TypedCall, *mask: Any) -> None:
+    e.call("llvm.nvvm.bar.warp.sync", e.void, [cuda_mask(e, call, mask)])
+
+
+def _syncwarp_host(e: Emitter, call: TypedCall, *mask: Any) -> None:
+    e.target.exchange(e, [], host_mask(call, mask), "syncwarp")
+
+
+@intrinsic(
+    _syncwarp_typing,
+    cuda=_syncwarp_cuda,
+    host=_syncwarp_host,
+    suspends=True,
+    example="""\
+s = kaio.shared_mem(64, f32)
+s[i] = x[i]
+kaio.syncwarp()
+out[i] = s[i ^ 1]""",
+    ptx="bar.warp.sync",
+)
+def syncwarp(mask: int | None = None) -> None:
+    """Wait until all lanes of `mask` are here; what they wrote to memory before is then seen by all of them.
+
+    The mask is a u32 with a bit for each lane; without one, all lanes of the warp. A lane that returned is not waited
+    for. A lane that waits elsewhere, or names another mask, is an error that the CPU device reports.
+    """
+
+
+# ---------------------------------------------------------------------- shuffles
+_MODES = {"up": 1, "down": 2, "bfly": 3, "idx": 0}  # of llvm.nvvm.shfl.sync
+
+
+def _check_width(name: str, width: Type) -> int:
+    value = width.value if isinstance(width, Weak) else None
+    if value is None:
+        raise RuleError(
+            f"the width of `{name}` is known when compiling, and {show(width)} is not",
+            "use an int literal, a captured int or a `Const[int]` parameter",
+        )
+    if value not in (1, 2, 4, 8, 16, 32):
+        raise RuleError(f"the width of `{name}` is 1, 2, 4, 8, 16 or 32, not {value!r}")
+    return int(value)
+
+
+def _check_lane(name: str, what: str, lane: Type) -> None:
+    if isinstance(lane, Weak) and lane.kind == "i":
+        for value in lane.values:
+            if not 0 <= value <= 31:
+                raise RuleError(f"the {what} of `{name}` is 0 to 31, not {value}")
+    elif not (isinstance(lane, DType) and lane.is_int):
+        raise RuleError(f"the {what} of `{name}` is an integer, not {show(lane)}", "cast it with `kaio.i32(...)`")
+
+
+def _shuffle_typing(name: str, what: str) -> Callable[..., Resolved]:
+    def typing(value: Type, lane: Type, width: Type | None = None, mask: Type | None = None) -> Resolved:
+        dtype = scalar_type(name, value)
+        _check_lane(name, what, lane)
+        size = 32 if width is None else _check_width(name, width)
+        given = (*((width,) if width is not None else ()), *((mask_type(name, mask),) if mask is not None else ()))
+        return Resolved((dtype, i32, *given), dtype, (size,))
+
+    return typing
+
+
+def _shuffle_cuda(mode: str) -> Callable[..., Any]:
+    def rule(e: Emitter, call: TypedCall, value: Any, lane: Any, *rest: Any) -> Any:
+        from llvmlite import ir as llvm
+
+        from kaio.dsl.compiler.words import from_words, to_words
+
+        # PTX ISA, shfl.sync: bits 8-12 are the segment mask, bits 0-4 the clamp
+        control = e.const(i32, (32 - call.static[0]) << 8 | (0 if mode == "up" else 31))
+        given = llvm.LiteralStructType([llvm.IntType(32), llvm.IntType(1)])
+        words = []
+        for word in to_words(e.b, value):
+            operands = [cuda_mask(e, call, rest), e.const(i32, _MODES[mode]), word, lane, control]
+            words.append(e.b.extract_value(e.call("llvm.nvvm.shfl.sync.i32", given, operands), 0))
+        return from_words(e.b, words, value.type)
+
+    return rule
+
+
+def _shuffle_host(mode: str, name: str) -> Callable[..., Any]:
+    def rule(e: Emitter, call: TypedCall, value: Any, lane: Any, *rest: Any) -> Any:
+        from kaio.dsl.compiler.words import from_words, to_words
+
+        given: Sequence[Any] = to_words(e.b, value)
+        peers = e.target.exchange(e, given, host_mask(call, rest), name)
+        source = _source_lane(e, mode, peers.lane, lane, call.static[0])
+        e.target.check_lane(e, peers.has(source), source, peers, name)
+        return from_words(e.b, [peers.word(k, source) for k in range(len(given))], value.type)
+
+    return rule
+
+
+def _source_lane(e: Emitter, mode: str, own: Any, given: Any, width: int) -> Any:
+    """The lane that is read: the pseudocode of `shfl.sync` in the PTX ISA, with the width known."""
+    b: Any = e.b
+
+    def const(value: int) -> Any:
+        return e.const(i32, value)
+
+    within = b.and_(given, const(31))
+    inside = width - 1  # the bits of a lane that are its place in its segment
+    if mode == "idx":
+        segment = b.and_(own, const(31 & ~inside))
+        return b.or_(segment, b.and_(within, const(inside)))
+    if mode == "up":
+        source, least = b.sub(own, within), b.and_(own, const(31 & ~inside))
+        return b.select(b.icmp_signed(">=", source, least), source, own)
+    source = b.add(own, within) if mode == "down" else b.xor(own, within)
+    return b.select(b.icmp_signed("<=", source, b.or_(own, const(inside))), source, own)
+
+
+def _shuffle(mode: str, what: str, example: str) -> Callable[[Any], Any]:
+    name = f"shfl_sync_{mode}"
+    return intrinsic(
+        _shuffle_typing(name, what),
+        cuda=_shuffle_cuda(mode),
+        host=_shuffle_host(mode, name),
+        suspends=True,
+        example=example,
+        ptx=f"shfl.sync.{mode}.b32",
+    )
+
+
+@_shuffle("idx", "lane", "out[i] = kaio.shfl_sync_idx(x[i], 31 - kaio.lane_id())")
+def shfl_sync_idx(value: T, lane: int, width: int = 32, mask: int | None = None) -> T:
+    """`value` of lane `lane` of this thread's segment; a segment is `width` lanes, 1, 2, 4, 8, 16 or 32.
+
+    Any number of up to 64 bits; an f64 or i64 is two shuffles. A lane of `width` or more counts from the start again.
+    All lanes of `mask` (a u32; without one, all of the warp that have not returned) have to be here. Reading a lane
+    that takes no part is an error that the CPU device reports; a GPU gives anything.
+    """
+    raise AssertionError
+
+
+@_shuffle("up", "delta", "out[i] = kaio.shfl_sync_up(x[i], 1)")
+def shfl_sync_up(value: T, delta: int, width: int = 32, mask: int | None = None) -> T:
+    """`value` of the lane `delta` below; the first `delta` lanes of a segment of `width` get their own.
+
+    Else as `shfl_sync_idx`. Of `delta` the lowest five bits count.
+    """
+    raise AssertionError
+
+
+@_shuffle("down", "delta", "out[i] = kaio.shfl_sync_down(x[i], 16)")
+def shfl_sync_down(value: T, delta: int, width: int = 32, mask: int | None = None) -> T:
+    """`value` of the lane `delta` above; the last `delta` lanes of a segment of `width` get their own.
+
+    Else as `shfl_sync_idx`. Of `delta` the lowest five bits count.
+    """
+    raise AssertionError
+
+
+@_shuffle("bfly", "lane mask", "out[i] = kaio.shfl_sync_bfly(x[i], 16)")
+def shfl_sync_bfly(value: T, lane_mask: int, width: int = 32, mask: int | None = None) -> T:
+    """`value` of the lane whose number differs from this one's in the bits of `lane_mask`.
+
+    A lane of a later segment of `width` is not read: the thread gets its own value; one of an earlier segment is. Else
+    as `shfl_sync_idx`. Of `lane_mask` the lowest five bits count.
+    """
+    raise AssertionError

@@ -1,0 +1,155 @@
+"""What went wrong in a block on the CPU device, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kaio import host_abi as abi
+from kaio.errors import KernelFault, Mistake
+from kaio.program import HostProgram, Site
+from kaio.runtime.guard import as_written, guard_help
+
+__all__ = ["FaultRecord", "fault_error"]
+
+Dim3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class FaultRecord:
+    """What a block has recorded (`host_abi.FAULT` and on), and the words of its threads by word and thread."""
+
+    kind: int
+    block: int
+    site: int
+    thread: int
+    other: int
+    index: int
+    size: int
+    word: Callable[[int, int], int]
+
+
+def fault_error(program: HostProgram, record: FaultRecord, grid: Dim3, block: Dim3) -> KernelFault:
+    """The error that says what a record means."""
+    return _Teller(program, record, grid, block).error()
+
+
+class _Teller:
+    """One fault with the names of everything that it is about."""
+
+    def __init__(self, program: HostProgram, record: FaultRecord, grid: Dim3, block: Dim3) -> None:
+        self.program, self.record, self.block = program, record, block
+        self.kernel = f"kernel `{program.name}`"
+        self.facts: dict[str, Any] = {
+            "kernel": program.name,
+            "block": _position(record.block, grid),
+            "thread": _position(record.thread, block),
+        }
+        self.thread = f"thread {self.facts['thread']} of block {self.facts['block']}"
+        self.other = f"thread {_position(record.other, block)}"
+
+    def error(self) -> KernelFault:
+        if self.record.kind == abi.FAILED:
+            return self._failed(self.program.sites[self.record.site])
+        if self.record.kind == abi.STUCK:
+            return self._stuck()
+        return self._barrier()
+
+    def _made(self, place: Site, *mistakes: Mistake) -> KernelFault:
+        return KernelFault(list(mistakes), line=place.place.line, **self.facts)
+
+    # ------------------------------------------------------------------ a check of one thread
+    def _failed(self, site: Site) -> KernelFault:
+        if site.kind == "index":
+            return self._index(site)
+        if site.kind == "lane":
+            return self._lane(site)
+        what = f"{site.text} in {self.kernel}"
+        if site.kind == "assert":
+            what = f"assertion failed in {self.kernel}" + (f": {site.text}" if site.text else "")
+        return self._made(site, Mistake(f"{what}\n  {self.thread}", site.place, trace=site.trace))
+
+    def _index(self, site: Site) -> KernelFault:
+        index, size = as_written(site, self.record.index, self.record.size), self.record.size
+        self.facts |= {"array": site.text, "axis": site.axis, "index": index, "size": size}
+        axis = f"axis {site.axis} of `{site.text}` (size {size})"
+        what = f"index {index} is out of range for {axis} in {self.kernel}\n  {self.thread}"
+        return self._made(site, Mistake(what, site.place, guard_help(site, index, size), site.trace))
+
+    def _lane(self, site: Site) -> KernelFault:
+        lane, own, members = self.record.index, self.record.thread % 32, self.record.size
+        what = (
+            f"`{site.text}` reads lane {lane}, which does not take part, in {self.kernel}\n"
+            f"  {self.thread} (lane {own}); lanes {lanes(members)} take part"
+        )
+        way_out = "read a lane of the mask that has not returned; of a warp that is not full, those are its first lanes"
+        return self._made(site, Mistake(what, site.place, way_out, site.trace))
+
+    # ------------------------------------------------------------------ threads that wait
+    def _site_of(self, thread: int) -> Site:
+        return self.program.sites[self.record.word(abi.STATE, thread)]
+
+    def _barrier(self) -> KernelFault:
+        here = self._site_of(self.record.thread)
+        if self.record.kind == abi.DIVERGED:
+            there = self._site_of(self.record.other)
+            what = f"threads of one block wait at different barriers in {self.kernel}"
+            way_out = "every thread of a block has to reach the same `bar_sync()`: take it out of the branch"
+            return self._made(
+                here,
+                Mistake(f"{what}\n  {self.thread} waits here", here.place, trace=here.trace),
+                Mistake(f"{self.other} waits here", there.place, way_out, there.trace),
+            )
+        what = f"not all threads of a block reach a barrier in {self.kernel}"
+        what += f"\n  {self.thread} waits here; {self.other} went round it and finished"
+        way_out = "every thread of a block has to reach the `bar_sync()`: take it out of the branch or loop"
+        return self._made(here, Mistake(what, here.place, way_out, here.trace))
+
+    def _stuck(self) -> KernelFault:
+        thread, other = self.record.thread, self.record.other
+        here, there = self._site_of(thread), self._site_of(other)
+        mask, is_masked = self.record.index & 0xFFFFFFFF, self.record.index >> 32 != 0
+        lane, whom = thread % 32, f"lanes {lanes(mask)}" if is_masked else "all lanes of its warp"
+        what = f"`{here.text}` can never be completed in {self.kernel}\n  {self.thread} (lane {lane})"
+        if not mask >> lane & 1:
+            way_out = "a lane that takes part has its own bit set in the mask"
+            what += f" waits here for {whom}, of which it is none"
+            return self._made(here, Mistake(what, here.place, way_out, here.trace))
+        what += f" waits here for {whom}"
+        if there is here:
+            way_out = "all lanes of a mask have to name the same mask"
+            its = lanes(self.record.word(abi.MASK, other) & 0xFFFFFFFF)
+            what += f"; {self.other} (lane {other % 32}) waits here for lanes {its}"
+            return self._made(here, Mistake(what, here.place, way_out, here.trace))
+        name = here.text
+        way_out = (
+            f"all lanes have to reach the same `{name}(…)`: take it out of the branch, or name those that do: `mask=`"
+        )
+        return self._made(
+            here,
+            Mistake(what, here.place, trace=here.trace),
+            Mistake(f"{self.other} (lane {other % 32}) waits here", there.place, way_out, there.trace),
+        )
+
+
+def lanes(mask: int) -> str:
+    """The lanes of a mask in words.
+
+    >>> lanes(0xFFFF), lanes(0x80000001), lanes(0x0000F0F1)
+    ('0-15 (mask 0x0000ffff)', '0, 31 (mask 0x80000001)', '0, 4-7, 12-15 (mask 0x0000f0f1)')
+    """
+    spans: list[list[int]] = []
+    for lane in range(32):
+        if mask >> lane & 1:
+            if spans and spans[-1][1] == lane - 1:
+                spans[-1][1] = lane
+            else:
+                spans.append([lane, lane])
+    text = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans) or "none"
+    return f"{text} (mask {mask:#010x})"
+
+
+def _position(number: int, shape: Dim3) -> Dim3:
+    x, y, _ = shape
+    return number % x, number // x % y, number // x // y

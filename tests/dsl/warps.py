@@ -1,0 +1,38 @@
+"""What the operations of a warp mean, in Python: for the tests to compare with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+LANES = 32
+
+
+def shuffle(mode: str, values: Sequence[Any], lane: int, given: int, width: int = LANES) -> Any:
+    """`shfl.sync` as the PTX ISA has it: what lane `lane` gets of the values of a warp."""
+    bval, clamp, segment = given & 31, 0 if mode == "up" else 31, LANES - width
+    most = (lane & segment) | (clamp & ~segment & 31)
+    least = lane & segment
+    if mode == "up":
+        source, inside = lane - bval, lane - bval >= most
+    elif mode == "down":
+        source, inside = lane + bval, lane + bval <= most
+    elif mode == "bfly":
+        source, inside = lane ^ bval, lane ^ bval <= most
+    else:
+        source = least | (bval & ~segment & 31)
+        inside = source <= most
+    return values[source if inside else lane]
+
+
+def warps(values: np.ndarray) -> list[np.ndarray]:
+    """The values of the threads of one block, warp by warp; the last may be shorter."""
+    flat = values.reshape(-1)
+    return [flat[first : first + LANES] for first in range(0, flat.size, LANES)]
+
+
+def bits(flags: Sequence[Any]) -> int:
+    """A mask with the bit of each lane that is true."""
+    return sum(1 << lane for lane, flag in enumerate(flags) if flag)
