@@ -12,6 +12,7 @@ import numpy as np
 
 from kaio.dsl.compiler.captures import Capture
 from kaio.dsl.compiler.options import CompileOptions
+from kaio.dsl.records import is_record
 from kaio.dtypes import DType
 from kaio.errors import CompileError, DeviceNotFoundError, LaunchError, UnsupportedFeatureError, is_message
 from kaio.launch.arguments import Parameters
@@ -141,6 +142,8 @@ def same_value(one: Any, two: Any) -> bool:
         return bool(one.hex() == two.hex())
     if isinstance(one, bool | int | str | bytes | np.dtype):
         return bool(one == two)
+    if is_record(type(one)) and not isinstance(one, tuple):
+        return all(same_value(getattr(one, name), getattr(two, name)) for name in type(one).__dataclass_fields__)
     if isinstance(one, tuple):
         return len(one) == len(two) and all(map(same_value, one, two))
     if isinstance(one, np.ndarray | np.generic):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from kaio.dsl import literals, stores
 from kaio.dsl.intrinsic import Namespace
 from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import ArrayType, BufferType, ObjectType, TupleType, Type, Weak, show
+from kaio.dsl.values import ArrayType, BufferType, EnumType, ObjectType, TupleType, Type, Weak, show
 from kaio.dtypes import DType, f64, i32, i64, u64
 
 __all__ = ["check_index", "check_store"]
@@ -79,7 +79,8 @@ def check_store(array: BufferType | ArrayType, value: Type, name: str, text: str
             f"`{name}` is an `In` buffer, which a kernel only reads", f"annotate it `{name}: InOut[{array.dtype!r}]`"
         )
     if not isinstance(value, DType | Weak):
-        raise RuleError(f"{show(value)} cannot be stored in an element of `{name}` ({show(array.dtype)})")
+        way_out = f"take what it holds: `{text}.value`" if isinstance(value, EnumType) else None
+        raise RuleError(f"{show(value)} cannot be stored in an element of `{name}` ({show(array.dtype)})", way_out)
     try:
         stores.store(value, array.dtype)
     except RuleError as problem:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved, intrinsic
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.types import InOut
-from kaio.dsl.values import ArrayType, BufferType, ObjectType, TupleType, Type, Weak, show
+from kaio.dsl.values import ArrayType, BufferType, Compound, ObjectType, TupleType, Type, Weak, show
 from kaio.dtypes import DType, i32
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def local_mem(shape: int | tuple[int, ...], dtype: type[T]) -> InOut[T, Any]:
 
 # ---------------------------------------------------------------------- len
 def _len_typing(value: Type) -> Resolved:
-    if isinstance(value, TupleType):
+    if isinstance(value, Compound) and value.is_sequence:
         return Resolved((value,), Weak("i", (len(value.items),)))
     if isinstance(value, ArrayType):
         return Resolved((value,), Weak("i", (value.shape[0],)))

@@ -10,17 +10,21 @@ Out[f32, D2]
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_origin
 
+from kaio.dsl.records import enum_type, parameter_type, scalars_of
+from kaio.dsl.values import Type
 from kaio.dtypes import DType, dtype_of
 from kaio.errors import Place
 from kaio.program import Access, Argument
 
 __all__ = [
     "D0", "D1", "D2", "D3", "D4",
-    "MISSING", "Annotation", "BufferAnnotation", "Const", "ConstAnnotation", "In", "InOut", "Out", "Param",
-    "ParamKind", "ScalarAnnotation", "Signature", "Specialisation", "WrongAnnotation",
+    "MISSING", "Annotation", "BufferAnnotation", "Const", "ConstAnnotation", "EnumAnnotation", "In", "InOut", "Out",
+    "Param", "ParamKind", "RecordAnnotation", "ScalarAnnotation", "Signature", "Specialisation", "WrongAnnotation",
+    "value_type",
 ]  # fmt: skip
 
 
@@ -72,7 +76,7 @@ class ScalarAnnotation:
 
 @dataclass(frozen=True)
 class ConstAnnotation:
-    """`Const[of]`: the value is part of the specialisation. `of` is int, bool, float or `DType`."""
+    """`Const[of]`: the value is part of the specialisation. `of` is int, bool, float, `DType` or an enum."""
 
     of: type
 
@@ -80,7 +84,27 @@ class ConstAnnotation:
         return f"Const[{self.of.__name__}]"
 
 
-Annotation = BufferAnnotation | ScalarAnnotation | ConstAnnotation
+@dataclass(frozen=True)
+class EnumAnnotation:
+    """An enum with int values by itself: a member is passed at launch."""
+
+    of: type[enum.Enum]
+
+    def __repr__(self) -> str:
+        return self.of.__name__
+
+
+@dataclass(frozen=True)
+class RecordAnnotation:
+    """A NamedTuple or a frozen dataclass of scalars: passed at launch, scalar by scalar."""
+
+    of: type
+
+    def __repr__(self) -> str:
+        return self.of.__name__
+
+
+Annotation = BufferAnnotation | ScalarAnnotation | ConstAnnotation | EnumAnnotation | RecordAnnotation
 
 
 @dataclass(frozen=True)
@@ -114,9 +138,12 @@ def _buffer_annotation(access: Access, item: Any) -> BufferAnnotation | WrongAnn
 def _const_annotation(of: Any) -> ConstAnnotation | WrongAnnotation:
     if any(of is allowed for allowed in (int, bool, float, DType)):
         return ConstAnnotation(of)
+    if isinstance(of, type) and issubclass(of, enum.Enum):
+        return ConstAnnotation(of)
     plain = {"i": "int", "u": "int", "f": "float", "b": "bool"}[of.kind] if isinstance(of, DType) else "int"
     return WrongAnnotation(
-        f"`Const[{spelled(of)}]`: a constant is an int, a bool, a float or a DType", f"for example `Const[{plain}]`"
+        f"`Const[{spelled(of)}]`: a constant is an int, a bool, a float, a DType or an enum",
+        f"for example `Const[{plain}]`",
     )
 
 
@@ -280,6 +307,19 @@ class Specialisation:
             match param.annotation:
                 case BufferAnnotation(access, _, ndim) as annotation:
                     found.append(Argument(param.name, self.dtype(annotation), ndim, access))
-                case ScalarAnnotation() as annotation:
-                    found.append(Argument(param.name, self.dtype(annotation)))
+                case ConstAnnotation():
+                    pass
+                case annotation:
+                    scalars = scalars_of(value_type(annotation, self), param.name)
+                    found += [Argument(name, dtype) for name, dtype in scalars]
         return tuple(found)
+
+
+def value_type(annotation: ScalarAnnotation | EnumAnnotation | RecordAnnotation, by: Specialisation) -> Type:
+    """The type that a parameter which is no buffer and no constant has in the kernel."""
+    match annotation:
+        case EnumAnnotation(of):
+            return enum_type(of)
+        case RecordAnnotation(of):
+            return parameter_type(of)
+    return by.dtype(annotation)

@@ -5,15 +5,18 @@ Nothing of these exists at run time outside the compiler, and none of it knows N
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kaio.dtypes import DType, bool_, i32
+from kaio.dtypes import DType, bool_, i32, i64
 from kaio.program import Access
 
 __all__ = [
-    "BOOL", "INDEX64", "NONE", "ArrayType", "BufferType", "IteratorType", "ObjectType", "RangeType", "Scalar",
-    "StepType", "TupleType", "Type", "Weak", "index_type", "show",
+    "BOOL", "INDEX64", "NONE", "ArrayType", "BufferType", "Compound", "EnumType", "IteratorType", "Member",
+    "MethodType", "ObjectType", "RangeType", "Scalar", "StepType", "TupleType", "Type", "Weak", "enum_dtype",
+    "index_type", "show",
 ]  # fmt: skip
 
 
@@ -45,6 +48,10 @@ class Weak:
 
     def __repr__(self) -> str:
         return f"{'int' if self.kind == 'i' else 'float'} literal {' or '.join(map(repr, self.values))}"
+
+
+class Member(Weak):
+    """A member of an `IntEnum` or `IntFlag`: an int literal that may also be compared with `is`."""
 
 
 class index(int, metaclass=DType, kind="i", bits=64, numpy="int64", ptx="s64"):
@@ -99,14 +106,109 @@ class ArrayType:
         return f"{self.space}_mem({self.shape!r}, {self.dtype!r})"
 
 
+class Compound:
+    """A value of several parts; at run time they are scalars side by side, never an aggregate in memory.
+
+    items: the types of the parts
+    fields: the position of each part that is read as an attribute
+    is_sequence: whether it is indexed, unpacked and measured with `len` like a tuple
+    """
+
+    items: tuple[Type, ...]
+    is_sequence = False
+
+    @property
+    def fields(self) -> Mapping[str, int]:
+        """The position of each part that is read as an attribute."""
+        return {}
+
+    def with_items(self, items: tuple[Type, ...]) -> Compound:
+        """The same kind of value with parts of other types."""
+        raise NotImplementedError
+
+    def is_like(self, other: Type) -> bool:
+        """Whether a variable may be this and the other, part by part."""
+        raise NotImplementedError
+
+    def split(self, value: Any) -> tuple[Any, ...]:
+        """The parts of a Python object of this type."""
+        raise NotImplementedError
+
+    def spread(self, value: Any, source: Type) -> list[tuple[Any, Type]]:
+        """The parts that a scalar `value` of type `source` has as this type, each with its type."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class TupleType:
+class TupleType(Compound):
     """A tuple of fixed length."""
 
     items: tuple[Type, ...]
+    is_sequence = True
 
     def __repr__(self) -> str:
         return f"({', '.join(map(show, self.items))})"
+
+    def with_items(self, items: tuple[Type, ...]) -> TupleType:
+        """The same with parts of these types."""
+        return TupleType(items)
+
+    def is_like(self, other: Type) -> bool:
+        """See `Compound`."""
+        return isinstance(other, TupleType) and len(other.items) == len(self.items)
+
+    def split(self, value: Any) -> tuple[Any, ...]:
+        """See `Compound`."""
+        return tuple(value)
+
+
+@dataclass(frozen=True)
+class MethodType(Compound):
+    """A method of a value, before it is called; its one part is the value."""
+
+    name: str
+    receiver: Type
+
+    @property
+    def items(self) -> tuple[Type, ...]:  # type: ignore[override]
+        """The receiver."""
+        return (self.receiver,)
+
+    def with_items(self, items: tuple[Type, ...]) -> MethodType:
+        """The same with parts of these types."""
+        return MethodType(self.name, *items)
+
+    def is_like(self, other: Type) -> bool:
+        """See `Compound`."""
+        return False
+
+    def __repr__(self) -> str:
+        return f"method `{self.name}` of {show(self.receiver)}"
+
+
+@dataclass(frozen=True)
+class EnumType:
+    """A member of an `Enum` whose values are ints: at run time its value. `member` is which, where that is known.
+
+    Members of an `IntEnum` or `IntFlag` are ints, and are typed as such.
+    """
+
+    of: type[enum.Enum]
+    member: enum.Enum | None = None
+
+    @property
+    def dtype(self) -> DType:
+        """The integer type that holds every value."""
+        return enum_dtype(self.of)
+
+    def __repr__(self) -> str:
+        return self.of.__name__ if self.member is None else str(self.member)
+
+
+def enum_dtype(of: type[enum.Enum]) -> DType:
+    """The integer type in which members travel: i32, or i64 where one does not fit."""
+    low, high = i32.range
+    return i32 if all(low <= member.value <= high for member in of.__members__.values()) else i64
 
 
 @dataclass(frozen=True)
@@ -157,7 +259,7 @@ class ObjectType:
 
 NONE = ObjectType(None)
 
-Type = DType | Weak | BufferType | ArrayType | TupleType | RangeType | IteratorType | StepType | ObjectType
+Type = DType | Weak | BufferType | ArrayType | Compound | EnumType | RangeType | IteratorType | StepType | ObjectType
 
 
 def show(type_: Type) -> str:

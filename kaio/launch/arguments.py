@@ -11,12 +11,23 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from kaio.dsl.types import MISSING, BufferAnnotation, ConstAnnotation, Param, ScalarAnnotation, Signature
+from kaio.dsl.records import parameter_type, scalars_of
+from kaio.dsl.types import (
+    MISSING,
+    BufferAnnotation,
+    ConstAnnotation,
+    EnumAnnotation,
+    Param,
+    RecordAnnotation,
+    ScalarAnnotation,
+    Signature,
+)
 from kaio.dtypes import DType, dtype_of
 from kaio.errors import KaioError, LaunchError, is_message
 from kaio.launch.buffers import buffer_check
 from kaio.launch.call import Call
 from kaio.launch.scalars import constant, convert
+from kaio.launch.values import value_check
 from kaio.runtime.scalars import describe, largest_float
 
 __all__ = ["Parameters"]
@@ -125,6 +136,10 @@ class Parameters:
                     found += [next(packed) for _ in range(1 + ndim)]
                 case ScalarAnnotation(dtype=dtype):
                     found.append(convert(self.kernel, param.name, self._dtype(dtype, call.dtypes), next(packed)))
+                case EnumAnnotation():  # checked before
+                    found.append(next(packed))
+                case RecordAnnotation(of=of):
+                    found += [next(packed) for _ in scalars_of(parameter_type(of), "")]
         return found
 
     def consts(self, call: Call) -> dict[str, Any]:
@@ -150,6 +165,8 @@ class Parameters:
                 return _constant_check(self.kernel, param.name, of)
             case ScalarAnnotation(dtype):
                 return _scalar_check(self.kernel, param.name, self._dtype(dtype, dtypes))
+            case EnumAnnotation() | RecordAnnotation() as annotation:
+                return value_check(self.kernel, param.name, annotation)
 
     def _solve(self, values: Any) -> tuple[DType, ...]:
         """The dtype of each TypeVar: of the first buffer that has it, else of the first NumPy scalar."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import numbers
 from typing import Any
 
@@ -26,12 +27,16 @@ def convert(kernel: str, name: str, dtype: DType, value: Any) -> bool | int | fl
 
 
 def constant(kernel: str, name: str, of: type, value: Any) -> Any:
-    """`value` as the compile-time constant `name` of type `of`: int, bool, float or `DType`."""
+    """`value` as the compile-time constant `name` of type `of`: int, bool, float, `DType` or an enum."""
     if of is DType:
         try:
             return dtype_of(value)
         except KaioError as problem:
             raise _not_constant(kernel, name, of, value, "for example `kaio.f32`") from problem
+    if issubclass(of, enum.Enum):
+        if isinstance(value, of):
+            return value
+        raise _not_constant(kernel, name, of, value, f"for example `{next(iter(of))}`")
     plain = plain_number(value)
     if isinstance(plain, bool) or of is bool:
         if of is bool and isinstance(plain, bool):
@@ -39,7 +44,7 @@ def constant(kernel: str, name: str, of: type, value: Any) -> Any:
         raise _not_constant(kernel, name, of, value, f"convert it with `{of.__name__}({name})`")
     if isinstance(plain, int):
         try:
-            return of(plain)
+            return of(plain)  # type: ignore[call-arg]
         except OverflowError as problem:
             raise _not_constant(kernel, name, of, value, None) from problem
     if of is float and isinstance(plain, numbers.Real) and not isinstance(plain, numbers.Rational):
@@ -48,7 +53,12 @@ def constant(kernel: str, name: str, of: type, value: Any) -> Any:
 
 
 def _not_constant(kernel: str, name: str, of: type, value: Any, help: str | None) -> LaunchError:
-    wanted = "a dtype" if of is DType else f"{'an' if of is int else 'a'} {of.__name__}"
+    if of is DType:
+        wanted = "a dtype"
+    elif issubclass(of, enum.Enum):
+        wanted = f"a member of {of.__name__}"
+    else:
+        wanted = f"{'an' if of is int else 'a'} {of.__name__}"
     return LaunchError(
         f"argument `{name}` of kernel `{kernel}` is a constant and must be {wanted} (got {describe(value)})", help=help
     )

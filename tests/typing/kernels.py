@@ -3,8 +3,10 @@
 # ruff: noqa: B008  (a default that is cast at the definition is what a typed kernel writes)
 from __future__ import annotations
 
+import dataclasses
+import enum
 import math
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -86,6 +88,38 @@ def generic(x: In[T], out: Out[T], dtype: Const[DType] = f32) -> None:
         out[i] = dtype(x[i]) * 2
 
 
+class Edge(enum.Enum):
+    CLAMP = 0
+    ZERO = 1
+
+
+class Window(NamedTuple):
+    low: f32
+    high: f32
+
+
+@dataclasses.dataclass(frozen=True)
+class Params:
+    gain: f32
+    window: Window
+    edge: Edge = Edge.CLAMP
+
+
+@kaio.func
+def widened(window: Window, by: f32) -> Window:
+    return Window(window.low - by, window.high + by)
+
+
+@kaio.kernel
+def limit(x: In[f32], y: Out[f32], params: Params, edge: Edge, fixed: Const[Edge] = Edge.ZERO) -> None:
+    i = kaio.grid(1)
+    if i < x.size:
+        window = widened(params.window, params.gain)
+        low, high = window._replace(low=f32(0))
+        inside = low <= x[i] <= high
+        y[i] = x[i] if inside and edge is not Edge.ZERO and fixed == params.edge else 0.0
+
+
 def launch() -> None:
     device = kaio.Device("cpu")
     x = device.alloc_from(np.arange(10, dtype=np.float32))
@@ -94,6 +128,7 @@ def launch() -> None:
     done.wait()
     saxpy[1, 32](x, y, 2.0)
     matmul.over((10, 10)).block(16, 16).launch(x, y, y)
+    limit.over(10).launch(x, y, Params(f32(1), Window(f32(0), f32(1))), Edge.CLAMP)
     assert add(f32(1), f32(2)) == 3
     assert f32.itemsize == 4
     assert clamp(f32(1), f32(0), f32(1)) == y.to_host()[0]

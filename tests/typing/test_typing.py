@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -36,10 +37,11 @@ def test_kernels_and_launches_pass_strict_mypy() -> None:
     assert run_mypy("kernels.py") == ""
 
 
-def test_the_samples_are_kernels_that_kaio_accepts() -> None:
+def test_the_samples_are_kernels_that_kaio_accepts(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (HERE / "kernels.py").read_text(encoding="utf-8")
-    space: dict[str, object] = {"__name__": "sample"}
-    exec(compile(text, str(HERE / "kernels.py"), "exec", dont_inherit=True), space)
+    sample = types.ModuleType("sample")
+    monkeypatch.setitem(sys.modules, "sample", sample)  # where dataclasses look their annotations up
+    exec(compile(text, str(HERE / "kernels.py"), "exec", dont_inherit=True), sample.__dict__)
 
 
 def test_mypy_finds_what_is_plainly_wrong_in_a_kernel() -> None:

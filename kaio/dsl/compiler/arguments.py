@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir as llvm
 
 from kaio.dsl.compiler.scalars import from_memory, llvm_type, memory_type
 from kaio.dsl.compiler.target import BufferValue
-from kaio.dsl.values import BufferType, Type
+from kaio.dsl.records import scalars_of
+from kaio.dsl.values import BufferType, Compound, EnumType, Type
 from kaio.dtypes import DType
 
 if TYPE_CHECKING:
@@ -24,20 +25,25 @@ def argument_types(types: Iterable[Type | None], space: int = 0) -> list[llvm.Ty
     for type_ in types:
         if isinstance(type_, BufferType):
             flat += [memory_type(type_.dtype).as_pointer(space), *[llvm_type(type_.index)] * type_.ndim]
-        elif isinstance(type_, DType):
-            flat.append(memory_type(type_))
+        elif type_ is not None:
+            flat += [memory_type(dtype) for _, dtype in scalars_of(type_, "")]
     return flat
 
 
 def argument_values(e: Emitter, types: Iterable[Type | None], flat: Iterable[llvm.Value]) -> tuple[Any, ...]:
     """The emitter's values of the arguments, from the flat ones."""
     rest = iter(flat)
-    values: list[Any] = []
-    for type_ in types:
-        if isinstance(type_, BufferType):
-            values.append(BufferValue(next(rest), tuple(next(rest) for _ in range(type_.ndim))))
-        elif isinstance(type_, DType):
-            values.append(from_memory(e, next(rest), type_))
-        else:
-            values.append(None)
-    return tuple(values)
+    return tuple(_value(e, type_, rest) for type_ in types)
+
+
+def _value(e: Emitter, type_: Type | None, rest: Iterator[llvm.Value]) -> Any:
+    match type_:
+        case BufferType(ndim=ndim):
+            return BufferValue(next(rest), tuple(next(rest) for _ in range(ndim)))
+        case Compound(items=items):
+            return tuple(_value(e, item, rest) for item in items)
+        case DType():
+            return from_memory(e, next(rest), type_)
+        case EnumType():
+            return next(rest)
+    return None

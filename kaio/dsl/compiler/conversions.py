@@ -12,17 +12,20 @@ from llvmlite import ir as llvm
 
 from kaio.dsl import primitives
 from kaio.dsl.compiler.scalars import Value, choose, constant, llvm_type
-from kaio.dsl.values import BOOL, Type, Weak
+from kaio.dsl.values import BOOL, Compound, EnumType, Type, Weak
 from kaio.dtypes import DType, f64, i32, u32
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
 
-__all__ = ["convert", "index", "literal", "literal_index", "resize", "saturate_i32"]
+__all__ = ["compound", "convert", "index", "literal", "literal_index", "resize", "saturate_i32"]
 
 
 def convert(e: Emitter, value: Value, source: Type, target: Type) -> Value:
     """A scalar of one type as another: floats to ints truncate and saturate, ints to narrower ints wrap."""
+    if isinstance(target, EnumType):
+        known = source.member if isinstance(source, EnumType) else None
+        return value if known is None or target.member is not None else constant(target.dtype, known.value)
     if not isinstance(target, DType):
         return value
     if isinstance(source, Weak):
@@ -41,6 +44,15 @@ def convert(e: Emitter, value: Value, source: Type, target: Type) -> Value:
     if target.is_float:
         return (e.b.sitofp if source.kind == "i" else e.b.uitofp)(value, llvm_type(target))
     return resize(e.b.sext if source.kind == "i" else e.b.zext, e.b.trunc, value, source, target)
+
+
+def compound(e: Emitter, value: Any, source: Type, target: Compound) -> tuple[Value, ...]:
+    """A value as one of several parts: part by part, or spread from one number."""
+    if isinstance(source, Compound) and len(source.items) == len(target.items):
+        parts = list(zip(value, source.items, strict=True))
+    else:
+        parts = target.spread(value, source)
+    return tuple(e.convert(part, of, item) for (part, of), item in zip(parts, target.items, strict=True))
 
 
 def resize(widen: Any, narrow: Any, value: Value, source: DType, target: DType) -> Value:

@@ -20,7 +20,19 @@ from kaio.dsl.compiler.leaves import rebuild, undefined
 from kaio.dsl.compiler.loops import Turn
 from kaio.dsl.compiler.target import Target
 from kaio.dsl.intrinsic import Intrinsic, Namespace
-from kaio.dsl.values import BOOL, ArrayType, BufferType, IteratorType, ObjectType, TupleType, Type, Weak
+from kaio.dsl.values import (
+    BOOL,
+    ArrayType,
+    BufferType,
+    Compound,
+    EnumType,
+    IteratorType,
+    MethodType,
+    ObjectType,
+    TupleType,
+    Type,
+    Weak,
+)
 from kaio.dtypes import DType
 from kaio.errors import CompileError, InternalError, Place, UnsupportedFeatureError
 from kaio.source import Source
@@ -60,8 +72,8 @@ class Emitter:
         """A value of one type as another; the meaning is the same whether a cast asks for it or a rule."""
         if source == target:
             return value
-        if isinstance(source, TupleType) and isinstance(target, TupleType):
-            return tuple(self.convert(v, s, t) for v, s, t in zip(value, source.items, target.items, strict=True))
+        if isinstance(target, Compound):
+            return conversions.compound(self, value, source, target)
         if isinstance(target, Weak):
             return conversions.literal_index(self, value, source, target)
         return conversions.convert(self, value, source, target)
@@ -232,7 +244,7 @@ class Emitter:
                 frame.products.copy(assign.target, name)
                 return values.get(name)
             case ir.Unary(op=op, operand=name):
-                return self._unary(op, values.get(name), types[name], type_)
+                return self._unary(frame, assign.target, op, name, type_)
             case ir.Binary():
                 return self._binary(frame, assign.target, assign.op, type_)
             case ir.Call():
@@ -255,7 +267,11 @@ class Emitter:
                 return values[name].more
         raise InternalError(f"the emitter does not know `{assign.op}`")
 
-    def _unary(self, op: str, value: Any, source: Type, result: Type) -> Any:
+    def _unary(self, frame: Frame, target: str, op: str, name: str, result: Type) -> Any:
+        value, source = frame.values.get(name), frame.typed.types[name]
+        call = frame.typed.calls.get(target)
+        if call is not None:
+            return call.callee.rule(self.target.name)(self, call, self.convert(value, source, call.operands[0]))
         if isinstance(result, Weak):
             return value
         if op == "not":
@@ -273,15 +289,18 @@ class Emitter:
             for name, to in zip((op.left, op.right), call.operands, strict=True)
         )
         left_type, right_type = call.operands
+        symbol = {"is": "==", "is not": "!="}.get(op.op, op.op)  # of ints that are members of an enum
         if isinstance(left_type, Weak) and isinstance(right_type, Weak):
-            return comparisons.compare_literals(self, op.op, (left, left_type), (right, right_type))
+            return comparisons.compare_literals(self, symbol, (left, left_type), (right, right_type))
         if op.op in "+-" and self.target.contract:
             fused = frame.products.fuse(self, op, left, right, result)
             if fused is not None:
                 return fused
         if op.op == "*":
             frame.products.note(target, left, right, result)
-        return arithmetic.binary(self, op.op, (left, left_type), (right, right_type), result)
+        if call.callee is not None:
+            return call.callee.rule(self.target.name)(self, call, left, right)
+        return arithmetic.binary(self, symbol, (left, left_type), (right, right_type), result)
 
     def _call(self, frame: Frame, target: str, op: ir.Call) -> Any:
         call = frame.typed.calls[target]
@@ -301,15 +320,23 @@ class Emitter:
         return self.convert(frame.values.get(argument), frame.typed.types[argument], type_)
 
     def _constant(self, value: Any, type_: Type) -> Any:
-        if isinstance(type_, TupleType):
-            return tuple(self._constant(v, t) for v, t in zip(value, type_.items, strict=True))
+        if isinstance(type_, Compound):
+            return tuple(self._constant(v, t) for v, t in zip(type_.split(value), type_.items, strict=True))
         return self.const(type_, value) if isinstance(type_, DType) else None
 
     def _attribute(self, value: Any, source: Type, attribute: str, result: Type) -> Any:
         if isinstance(result, ObjectType | Weak):
             return None
+        if isinstance(result, MethodType):
+            return (value,)
+        if isinstance(source, Compound):
+            return value[source.fields[attribute]]
+        if isinstance(source, EnumType):
+            return value
         if isinstance(source, ObjectType) and isinstance(source.value, Namespace):
             return self.target.special_register(self, source.value.register, attribute)  # type: ignore[arg-type]
+        if isinstance(source, ObjectType):
+            return self._constant(getattr(source.value, attribute), result)
         if isinstance(source, BufferType) and attribute == "shape":
             return value.sizes
         if isinstance(source, BufferType) and attribute == "size":
@@ -328,7 +355,7 @@ class Emitter:
     def _get_item(self, frame: Frame, name: str, index: str) -> Any:
         type_: Type = frame.typed.types[name]
         value: Any = frame.values.get(name)
-        if isinstance(type_, TupleType):
+        if isinstance(type_, Compound):
             at = frame.typed.types[index]
             position = at.value if isinstance(at, Weak) else None
             assert isinstance(position, int)

@@ -25,6 +25,7 @@ from kaio.dsl.compiler.ptx_lines import Lines
 from kaio.dsl.compiler.ptx_names import distinct, entry_name, spelled
 from kaio.dsl.compiler.scalars import nbytes
 from kaio.dsl.compiler.target import Axis, BufferValue
+from kaio.dsl.records import scalars_of
 from kaio.dsl.values import BufferType, Type
 from kaio.errors import Place
 from kaio.program import SHARED_ALIGNMENT, DynamicArray, aligned
@@ -251,7 +252,7 @@ def _parameter_names(param: str, type_: Type | None) -> list[str]:
     if isinstance(type_, BufferType):
         sizes = [f"{param}_size"] if type_.ndim == 1 else [f"{param}_size{axis}" for axis in range(type_.ndim)]
         return [f"{param}_ptr", *sizes]
-    return [param] if type_ is not None else []
+    return [] if type_ is None else [name.replace(".", "_") for name, _ in scalars_of(type_, param)]
 
 
 def _readable(ptx: str, entry: str, parameters: list[str], signature: str, source: Source) -> str:

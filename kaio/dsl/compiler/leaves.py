@@ -9,7 +9,7 @@ from llvmlite import ir as llvm
 
 from kaio.dsl.compiler.scalars import llvm_type, memory_type
 from kaio.dsl.compiler.target import ArrayValue, BufferValue
-from kaio.dsl.values import ArrayType, BufferType, TupleType, Type, Weak
+from kaio.dsl.values import ArrayType, BufferType, Compound, EnumType, Type, Weak
 from kaio.dtypes import DType
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ __all__ = ["leaf_types", "leaves", "rebuild", "undefined"]
 def leaf_types(e: Emitter, type_: Type) -> list[llvm.Type]:
     """The LLVM types of what a value is made of at run time."""
     match type_:
-        case TupleType(items=items):
+        case Compound(items=items):
             return [leaf for item in items for leaf in leaf_types(e, item)]
         case BufferType(dtype=dtype, ndim=ndim, index=index, space=space):
             return [_pointer(e, dtype, 3 if space == "shared" else 1), *[llvm_type(index)] * ndim]
@@ -35,7 +35,7 @@ def leaf_types(e: Emitter, type_: Type) -> list[llvm.Type]:
 def leaves(value: Any, type_: Type) -> list[llvm.Value]:
     """What a value is made of at run time."""
     match type_:
-        case TupleType(items=items):
+        case Compound(items=items):
             return [leaf for v, item in zip(value, items, strict=True) for leaf in leaves(v, item)]
         case BufferType():
             return [value.pointer, *value.sizes]
@@ -49,7 +49,7 @@ def leaves(value: Any, type_: Type) -> list[llvm.Value]:
 def rebuild(leaves: Iterator[llvm.Value], type_: Type) -> Any:
     """The value that is made of these."""
     match type_:
-        case TupleType(items=items):
+        case Compound(items=items):
             return tuple(rebuild(leaves, item) for item in items)
         case BufferType(ndim=ndim):
             return BufferValue(next(leaves), tuple(next(leaves) for _ in range(ndim)))
@@ -66,6 +66,8 @@ def _pointer(e: Emitter, dtype: DType, space: int) -> llvm.Type:
 
 def _is_scalar(type_: Type) -> bool:
     """Whether there is one number at run time; a literal of one value is in its type alone."""
+    if isinstance(type_, EnumType):
+        return type_.member is None
     return isinstance(type_, DType) or (isinstance(type_, Weak) and len(type_.values) > 1)
 
 

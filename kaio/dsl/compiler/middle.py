@@ -10,7 +10,7 @@ from kaio.dsl.compiler.captures import Capture
 from kaio.dsl.compiler.check import check, check_specialisation
 from kaio.dsl.compiler.ir import Function, Typed
 from kaio.dsl.compiler.parse import parse
-from kaio.dsl.types import BufferAnnotation, Specialisation
+from kaio.dsl.types import BufferAnnotation, ConstAnnotation, Specialisation, value_type
 from kaio.dsl.values import BufferType, ObjectType, Type, Weak, index_type
 from kaio.errors import KaioError, KernelTypeError, Mistake, Place, is_message
 
@@ -69,12 +69,14 @@ class Middle:
 
     def _argument_types(self) -> dict[str, Type]:
         found: dict[str, Type] = {}
-        annotations = {p.name: p.annotation for p in self.front.signature.params}
-        for argument in self.specialisation.arguments:
-            if isinstance(annotations[argument.name], BufferAnnotation):
-                found[argument.name] = BufferType(argument.dtype, argument.ndim or 0, argument.access, self.index)
-            else:
-                found[argument.name] = argument.dtype
+        for param in self.front.signature.params:
+            match param.annotation:
+                case BufferAnnotation(access, _, ndim) as annotation:
+                    found[param.name] = BufferType(self.specialisation.dtype(annotation), ndim, access, self.index)
+                case ConstAnnotation():
+                    pass
+                case annotation:
+                    found[param.name] = value_type(annotation, self.specialisation)
         return found
 
     def _infer(self, function: types.FunctionType, translated: Function, arguments: Mapping[str, Type]) -> Typed:

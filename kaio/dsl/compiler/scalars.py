@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir as llvm
 
-from kaio.dsl.values import BOOL, Type, Weak
+from kaio.dsl.values import BOOL, EnumType, Type, Weak
 from kaio.dtypes import DType
 from kaio.errors import InternalError
 
@@ -25,6 +25,8 @@ def llvm_type(type_: Type) -> llvm.Type:
         return llvm.IntType(1)
     if isinstance(type_, Weak):  # which of several values: their position
         return llvm.IntType(32)
+    if isinstance(type_, EnumType):
+        type_ = type_.dtype
     if isinstance(type_, DType):
         if type_.is_float:
             return llvm.FloatType() if type_.bits == 32 else llvm.DoubleType()

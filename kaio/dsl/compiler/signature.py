@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import ast
 import difflib
+import enum
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
 
 import kaio.dsl.types
 import kaio.dtypes
+from kaio.dsl.records import enum_type, is_record, parameter_type
+from kaio.dsl.rule_error import RuleError
 from kaio.dsl.types import (
     MISSING,
     Annotation,
     BufferAnnotation,
     Const,
     ConstAnnotation,
+    EnumAnnotation,
     In,
     InOut,
     Out,
     Param,
     ParamKind,
+    RecordAnnotation,
     ScalarAnnotation,
     Signature,
     WrongAnnotation,
@@ -184,7 +189,20 @@ def _meaning(value: Any, name: str) -> Annotation | WrongAnnotation:
             return ScalarAnnotation(value)
         case TypeVar():
             return _wrong_constraints(value) or ScalarAnnotation(value)
+    if is_record(value):
+        return _checked(parameter_type, value) or RecordAnnotation(value)
+    if isinstance(value, type) and issubclass(value, enum.Enum):
+        return _checked(enum_type, value) or EnumAnnotation(value)
     return WrongAnnotation(f"`{name}: {spelled(value)}` is not the type of a kernel's parameter", _way_out(value, name))
+
+
+def _checked(type_of: Callable[[Any], object], value: type) -> WrongAnnotation | None:
+    """What a kernel cannot take of a class that annotates a parameter."""
+    try:
+        type_of(value)
+    except RuleError as problem:
+        return WrongAnnotation(problem.what, problem.help or "pass its fields one by one")
+    return None
 
 
 def _way_out(value: Any, name: str) -> str:
@@ -229,7 +247,7 @@ def _wrong_constraints(dtype: DType | TypeVar) -> WrongAnnotation | None:
 
 def _wrong_type_variable(annotation: Annotation, known: dict[str, TypeVar]) -> WrongAnnotation | None:
     """Two type variables of one name would be taken for one."""
-    dtype = None if isinstance(annotation, ConstAnnotation) else annotation.dtype
+    dtype = getattr(annotation, "dtype", None)
     if isinstance(dtype, TypeVar) and known.setdefault(dtype.__name__, dtype) is not dtype:
         name = dtype.__name__
         return WrongAnnotation(f"two different type variables are called `{name}`", "give each a name of its own")
@@ -249,9 +267,13 @@ def _wrong_default(param: Param) -> WrongAnnotation | None:
         if _fits_const(default, annotation.of):
             return None
         kind = "a dtype" if annotation.of is DType else f"an {annotation.of.__name__}"
+        if issubclass(annotation.of, enum.Enum):
+            kind = f"a member of {annotation.of.__name__}"
         kind = kind.replace("an f", "a f").replace("an b", "a b")
         what = f"the default of `{param.name}: {annotation!r}` must be {kind} (got {default!r})"
         return WrongAnnotation(what, f"change the default, or the annotation of `{param.name}`")
+    if isinstance(annotation, EnumAnnotation | RecordAnnotation):
+        return _wrong_default_value(param, annotation)
     dtype = annotation.dtype
     dtypes = (dtype,) if isinstance(dtype, DType) else dtype.__constraints__
     unfit = [dtype for dtype in dtypes if not _fits_dtype(default, dtype)]
@@ -260,6 +282,14 @@ def _wrong_default(param: Param) -> WrongAnnotation | None:
     what = f"the default {default!r} of `{param.name}` does not fit {unfit[0]!r}"
     if unfit[0].kind in "iu" and _is_number(default, "i"):
         what += f" ({unfit[0].range[0]} to {unfit[0].range[1]})"
+    return WrongAnnotation(what, f"change the default, or the annotation of `{param.name}`")
+
+
+def _wrong_default_value(param: Param, annotation: EnumAnnotation | RecordAnnotation) -> WrongAnnotation | None:
+    if isinstance(param.default, annotation.of):
+        return None
+    noun = "a member of " if isinstance(annotation, EnumAnnotation) else "a "
+    what = f"the default of `{param.name}: {annotation!r}` must be {noun}{annotation!r} (got {param.default!r})"
     return WrongAnnotation(what, f"change the default, or the annotation of `{param.name}`")
 
 
@@ -272,6 +302,8 @@ def _is_number(value: Any, kinds: str) -> bool:
 def _fits_const(value: Any, of: type) -> bool:
     if of is DType:
         return isinstance(value, DType)
+    if issubclass(of, enum.Enum):
+        return isinstance(value, of)
     return _is_number(value, {"int": "i", "float": "if", "bool": "b"}[of.__name__])
 
 

@@ -5,6 +5,7 @@ A branch on a `Const` parameter, a captured flag or a literal argument leaves on
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -108,6 +109,8 @@ def _evaluate(op: ir.Op, known: Mapping[str, Any]) -> Any:
                 return value
             case ir.Argument():
                 return _GIVEN
+            case ir.Attribute(value=name, name=member) if isinstance(known.get(name), enum.EnumType | enum.Enum):
+                return getattr(known[name], member)
             case ir.Copy(source=name):
                 return known.get(name, _UNKNOWN)
             case ir.Binary(op="is" | "is not" as symbol, left=left, right=right) if _GIVEN in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import enum
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -26,11 +27,15 @@ def is_compile_time(scope: Scope, node: ast.expr, known: Mapping[str, Any] | Non
 
 
 def _is_known(scope: Scope, node: ast.AST, known: Mapping[str, Any]) -> bool:
+    if isinstance(node, ast.Attribute):  # a member, or what a constant one holds
+        holds = node.attr == "value" and isinstance(node.value, ast.Name) and node.value.id in scope.consts
+        return holds or isinstance(scope.value_of(node), enum.Enum)
     if not isinstance(node, ast.Name):
         return isinstance(node, _PARTS)
     if scope.is_local(node.id):
         return node.id in scope.consts or (node.id in known and node.id not in scope.stores)
-    return isinstance(scope.lookup(node.id), DType | TypeVar | int | float | None)
+    found = scope.lookup(node.id)
+    return isinstance(found, DType | TypeVar | int | float | enum.EnumType | None)
 
 
 def condition(scope: Scope, node: ast.expr, known: Mapping[str, Any] | None) -> bool | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import enum
 import types
 from collections.abc import Iterator
 from typing import TypeGuard, TypeVar
@@ -239,9 +240,9 @@ def _is_identity(scope: Scope, node: ast.expr) -> bool:
     match node:
         case ast.Constant(value=None) | ast.Attribute(attr="dtype"):
             return True
-        case ast.Name(id=name) if name in scope.consts:
+        case ast.Name(id=name) if name in scope.consts or name in scope.enums:
             return True
-    return isinstance(scope.value_of(node), DType | TypeVar)
+    return isinstance(scope.value_of(node), DType | TypeVar | enum.Enum)
 
 
 def _instead_of_in(op: ast.cmpop, left: ast.expr, right: ast.expr) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import enum
 import linecache
 import types
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from kaio.dsl.types import BufferAnnotation, ConstAnnotation, Signature
+from kaio.dsl.types import BufferAnnotation, ConstAnnotation, EnumAnnotation, Signature
 from kaio.errors import Mistake
 from kaio.source import Source
 
@@ -103,6 +104,11 @@ class Scope:
         return frozenset(found)
 
     @cached_property
+    def enums(self) -> frozenset[str]:
+        """The parameters that are members of an enum."""
+        return frozenset(p for p, a in self._annotations.items() if isinstance(a, EnumAnnotation))
+
+    @cached_property
     def _annotations(self) -> dict[str, Any]:
         return {p.name: p.annotation for p in self.signature.params} if self.signature else {}
 
@@ -128,7 +134,8 @@ class Scope:
             return LATER if self.is_local(node.id) else self.lookup(node.id)
         if isinstance(node, ast.Attribute):
             base = self.value_of(node.value)
-            return getattr(base, node.attr, UNKNOWN) if isinstance(base, types.ModuleType) else LATER
+            has_parts = isinstance(base, types.ModuleType) or (isinstance(base, type) and issubclass(base, enum.Enum))
+            return getattr(base, node.attr, UNKNOWN) if has_parts else LATER
         return LATER
 
     @cached_property

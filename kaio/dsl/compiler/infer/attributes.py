@@ -6,11 +6,24 @@ import difflib
 import math
 from typing import TYPE_CHECKING, Any
 
+from kaio.dsl import enums
 from kaio.dsl.compiler.captures import Capture
 from kaio.dsl.compiler.infer.constants import constant_type
 from kaio.dsl.intrinsic import Namespace
+from kaio.dsl.records import RecordType, field_of
 from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import ArrayType, BufferType, ObjectType, TupleType, Type, Weak, show
+from kaio.dsl.values import (
+    ArrayType,
+    BufferType,
+    Compound,
+    EnumType,
+    MethodType,
+    ObjectType,
+    TupleType,
+    Type,
+    Weak,
+    show,
+)
 from kaio.dtypes import dtype_of
 
 if TYPE_CHECKING:
@@ -25,6 +38,12 @@ def attribute(inference: Inference, value: Type, name: str) -> Type:
         return _of_object(inference, value.value, name)
     if isinstance(value, BufferType | ArrayType):
         return _of_array(value, name)
+    if isinstance(value, EnumType):
+        return enums.value_of(value, name)
+    if isinstance(value, RecordType) and name == "_replace" and value.is_sequence:
+        return MethodType(name, value)
+    if isinstance(value, Compound) and value.fields:
+        return field_of(value, name)
     raise RuleError(f"{show(value)} has no attribute `{name}`")
 
 

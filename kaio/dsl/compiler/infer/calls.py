@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kaio.dsl import stores
+from kaio.dsl import places, stores
 from kaio.dsl.casts import cast_to
 from kaio.dsl.compiler import advice, ir
+from kaio.dsl.compiler.infer import records
 from kaio.dsl.compiler.infer.constants import constant_type, numpy_dtype
 from kaio.dsl.function import Func
 from kaio.dsl.intrinsic import STANDARD, Body, Intrinsic
+from kaio.dsl.records import annotated_type, is_record
 from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import INDEX64, ObjectType, TupleType, Type, Weak, show
+from kaio.dsl.values import INDEX64, MethodType, ObjectType, TupleType, Type, Weak, show
 from kaio.dtypes import DType
 from kaio.errors import Place, is_message
 
@@ -33,9 +35,15 @@ __tracebackhide__ = is_message
 def call(inference: Inference, assign: ir.Assign, op: ir.Call) -> Type:
     """The type of what a call gives; what it resolved to is kept for the emitter."""
     function = inference.types[op.function]
+    if isinstance(function, MethodType):
+        return _call_method(inference, assign.target, op, function)
     if not isinstance(function, ObjectType):
         raise RuleError(f"{show(function)} cannot be called")
     callee = _resolved(function.value)
+    if is_record(callee):
+        return records.construct(inference, assign.target, op, callee)
+    if records.is_replace(callee) and len(op.args) == 1:
+        return records.replace(inference, assign.target, op, op.args[0], of_method=False)
     if isinstance(callee, Intrinsic):
         return _call_intrinsic(inference, assign, op, callee)
     if isinstance(callee, FunctionType):
@@ -53,6 +61,12 @@ def _resolved(callee: Any) -> Any:
     if not isinstance(callee, Intrinsic) and _is_hashable(callee):
         callee = STANDARD.get(callee, callee)
     return callee.function if isinstance(callee, Func) else callee
+
+
+def _call_method(inference: Inference, target: str, op: ir.Call, method: MethodType) -> Type:
+    if method.name == "_replace" and not op.args:
+        return records.replace(inference, target, op, op.function, of_method=True)
+    raise RuleError(f"{show(method)} takes its fields by name", "for example `p._replace(gain=2)`")
 
 
 def _call_intrinsic(inference: Inference, assign: ir.Assign, op: ir.Call, callee: Intrinsic) -> Type:
@@ -168,12 +182,15 @@ def _argument(callee: FunctionType, given: Any, parameter: inspect.Parameter) ->
     return given
 
 
-def _as_annotated(callee: FunctionType, name: str, type_: Type, annotated: DType) -> DType:
+def _as_annotated(callee: FunctionType, name: str, type_: Type, annotated: Type) -> Type:
     """An argument goes into an annotated parameter as a value into an element."""
-    if not isinstance(type_, DType | Weak):
-        raise RuleError(f"argument `{name}` of `{callee.__name__}` is {show(annotated)}, not {show(type_)}")
-    stores.store(type_, annotated)
-    return annotated
+    try:
+        return places.check_value(annotated, type_)
+    except RuleError as problem:
+        if problem.help is not None:
+            raise
+        what = f"argument `{name}` of `{callee.__name__}` is {show(annotated)}, not {show(type_)}"
+        raise RuleError(what, problem.help) from None
 
 
 def _bare(signature: inspect.Signature) -> inspect.Signature:
@@ -192,10 +209,18 @@ def _is_hashable(value: Any) -> bool:
     return True
 
 
-def _annotated(function: FunctionType) -> dict[str, DType]:
+def _annotated(function: FunctionType) -> dict[str, Type]:
     """The parameters of a device function that an annotation fixes; other annotations are for people."""
     hints = {name: _evaluated(hint, function) for name, hint in function.__annotations__.items() if name != "return"}
-    return {name: hint for name, hint in hints.items() if isinstance(hint, DType)}
+    return {name: type_ for name, hint in hints.items() if (type_ := _pinned(hint)) is not None}
+
+
+def _pinned(hint: Any) -> Type | None:
+    """What an annotation fixes; a record of free fields takes what it is given, so it fixes nothing."""
+    try:
+        return annotated_type(hint)
+    except RuleError:
+        return None
 
 
 def _evaluated(hint: Any, function: FunctionType) -> Any:

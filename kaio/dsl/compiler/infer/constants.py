@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 import numpy as np
 
-from kaio.dsl import literals
+from kaio.dsl import literals, stores
+from kaio.dsl.records import RecordType, fields_of, is_record, names_of
 from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import ObjectType, TupleType, Type
+from kaio.dsl.values import EnumType, Member, ObjectType, TupleType, Type
 from kaio.dtypes import DType, dtype_of
 from kaio.errors import KaioError
 
@@ -19,6 +21,10 @@ def constant_type(value: Any) -> Type:
     """The type of a literal or of a captured object."""
     if isinstance(value, np.generic):
         return dtype_of(value.dtype)  # np.float64(0.1) has a width of its own
+    if isinstance(value, enum.Enum):
+        return _member_type(value)
+    if is_record(type(value)) and (record := _record_type(value)) is not None:
+        return record
     if isinstance(value, bool | int | float):
         return literals.literal(value)
     if isinstance(value, tuple):
@@ -26,6 +32,30 @@ def constant_type(value: Any) -> Type:
     if isinstance(value, np.ndarray):
         raise RuleError("an array cannot be captured", "pass it to the kernel as a buffer")
     return ObjectType(value)
+
+
+def _member_type(value: enum.Enum) -> Type:
+    if isinstance(value, int):
+        return Member("i", (int(value),))
+    return EnumType(type(value), value) if isinstance(value.value, int) else ObjectType(value)
+
+
+def _record_type(value: Any) -> RecordType | None:
+    """The type of a captured record; None where it is an object whose attributes are captured one by one."""
+    of: Any = type(value)
+    is_fixed = isinstance(value, tuple) or of.__dataclass_params__.frozen
+    if not is_fixed or any(isinstance(constant_type(getattr(value, name)), ObjectType) for name in names_of(of)):
+        return None
+    items = tuple(_pinned(field.type, constant_type(getattr(value, field.name))) for field in fields_of(of))
+    return RecordType(of, names_of(of), items)
+
+
+def _pinned(annotated: Type | None, found: Type) -> Type:
+    """What a field of a captured record is: its annotation's dtype, which must hold the value; else as by itself."""
+    if not isinstance(annotated, DType):
+        return found
+    stores.store(found, annotated)  # type: ignore[arg-type]
+    return annotated
 
 
 def numpy_dtype(scalar: type[np.generic]) -> DType:

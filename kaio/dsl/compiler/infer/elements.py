@@ -9,7 +9,7 @@ from kaio.dsl.compiler import advice, ir
 from kaio.dsl.compiler.infer import remedies
 from kaio.dsl.elements import check_index, check_store
 from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import ArrayType, BufferType, ObjectType, TupleType, Type, Weak
+from kaio.dsl.values import ArrayType, BufferType, Compound, ObjectType, TupleType, Type, Weak, show
 from kaio.errors import Place
 
 if TYPE_CHECKING:
@@ -20,19 +20,23 @@ __all__ = ["get_item", "set_item"]
 
 def get_item(inference: Inference, op: ir.GetItem, value: Type, index: Type) -> Type:
     """The type of an item of a tuple, or of an element."""
-    if isinstance(value, TupleType):
+    if isinstance(value, Compound):
         return _item(value, index)
     return _element(inference, op.value, op.index, value, index).dtype
 
 
-def _item(value: TupleType, index: Type) -> Type:
+def _item(value: Compound, index: Type) -> Type:
+    if not value.is_sequence:
+        way_out = f"read its fields: {', '.join(value.fields)}" if value.fields else None
+        raise RuleError(f"{show(value)} cannot be indexed", way_out)
+    noun = "a tuple" if isinstance(value, TupleType) else show(value)
     if not isinstance(index, Weak) or not isinstance(index.value, int):
         raise RuleError(
-            "a tuple is indexed with an int literal",
+            f"{noun} is indexed with an int literal",
             "numbers to choose from at run time are a buffer, for example `In[f32]`, or a `local_mem` array",
         )
     if not -len(value.items) <= index.value < len(value.items):
-        raise RuleError(f"index {index.value} is out of range for a tuple of {len(value.items)}")
+        raise RuleError(f"index {index.value} is out of range for {noun} of {len(value.items)}")
     return value.items[index.value]
 
 

@@ -6,14 +6,27 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
-from kaio.dsl import joins, rules
+from kaio.dsl import joins, operators, rules
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.captures import Capture
 from kaio.dsl.compiler.infer import attributes, calls, elements, remedies
 from kaio.dsl.compiler.infer.constants import constant_type
 from kaio.dsl.compiler.infer.origins import Origins
 from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import BOOL, NONE, IteratorType, RangeType, StepType, TupleType, Type, Weak, show
+from kaio.dsl.values import (
+    BOOL,
+    NONE,
+    Compound,
+    EnumType,
+    IteratorType,
+    Member,
+    RangeType,
+    StepType,
+    TupleType,
+    Type,
+    Weak,
+    show,
+)
 from kaio.dtypes import DType
 from kaio.errors import KernelTypeError, Mistake, Place, is_message
 
@@ -138,8 +151,8 @@ class Inference:
         match op:
             case ir.Copy():
                 return known[0]  # type: ignore[no-any-return]
-            case ir.Unary(op=symbol):
-                return _unary(symbol, known[0])
+            case ir.Unary():
+                return self._unary(assign.target, op, known[0])
             case ir.Binary():
                 return self._binary(assign.target, op, *known)
             case ir.Call():
@@ -168,16 +181,38 @@ class Inference:
                 return BOOL
         raise RuleError(f"`{op}` cannot be used in a kernel")
 
+    def _unary(self, target: str, op: ir.Unary, operand: Type) -> Type:
+        found = operators.unary(op.op, operand)
+        if found is not None:
+            return self._operator(target, found, op.operand)
+        if not isinstance(operand, DType | Weak):
+            raise RuleError(f"`{op.op}` of {show(operand)} is not defined")
+        return rules.unary(op.op, operand)[1]
+
+    def _operator(self, target: str, found: operators.Found, *names: str) -> Type:
+        record, resolved = found
+        result = resolved.result
+        assert result is not None
+        self.calls[target] = ir.TypedCall(record, names, resolved.operands, result, resolved.static)
+        return result
+
     def _binary(self, target: str, op: ir.Binary, left: Type, right: Type) -> Type:
+        if operators.is_compound(left) or operators.is_compound(right):
+            found = operators.binary(op.op, left, right)
+            if found is not None:
+                return self._operator(target, found, op.left, op.right)
         if not isinstance(left, DType | Weak) or not isinstance(right, DType | Weak):
             raise RuleError(
                 f"`{show(left)} {op.op} {show(right)}` is not defined",
                 remedies.of_operand(self, left, op.left) or remedies.of_operand(self, right, op.right),
             )
-        if op.op in ("is", "is not"):
-            raise RuleError(f"`{op.op}` compares objects; numbers are compared with `==`", "use `==` or `!=`")
+        symbol = op.op
+        if symbol in ("is", "is not"):
+            if not isinstance(left, Member) and not isinstance(right, Member):
+                raise RuleError(f"`{symbol}` compares objects; numbers are compared with `==`", "use `==` or `!=`")
+            symbol = "==" if symbol == "is" else "!="
         try:
-            rule = rules.binary(op.op, left, right)
+            rule = rules.binary(symbol, left, right)
         except RuleError as problem:
             raise remedies.with_cast(self.origins, problem, op, left, right) from None
         self.calls[target] = ir.TypedCall(None, (op.left, op.right), (rule.left, rule.right), rule.result)
@@ -194,26 +229,24 @@ def _merge(known: list[Type], what: str, scalars: Callable[[list[Any]], Type]) -
     first = known[0]
     if all(isinstance(t, DType | Weak) for t in known):
         return scalars(known)
-    if isinstance(first, TupleType) and all(
-        isinstance(t, TupleType) and len(t.items) == len(first.items) for t in known
-    ):
-        columns = zip(*(t.items for t in known if isinstance(t, TupleType)), strict=True)
-        return TupleType(tuple(_merge(list(column), what, scalars) for column in columns))
     if all(t == first for t in known):
         return first
+    if isinstance(first, Compound) and all(first.is_like(t) for t in known):
+        columns = zip(*(t.items for t in known if isinstance(t, Compound)), strict=True)
+        return first.with_items(tuple(_merge(list(column), what, scalars) for column in columns))
+    if isinstance(first, EnumType) and all(isinstance(t, EnumType) and t.of is first.of for t in known):
+        return EnumType(first.of)
     other = next(t for t in known if t != first)
     raise RuleError(f"`{what}` is {show(first)} and also {show(other)}", "give the two different names")
 
 
-def _unary(symbol: str, operand: Type) -> Type:
-    if not isinstance(operand, DType | Weak):
-        raise RuleError(f"`{symbol}` of {show(operand)} is not defined")
-    return rules.unary(symbol, operand)[1]
-
-
-def _unpack(value: Type, count: int | None) -> TupleType:
-    if not isinstance(value, TupleType):
-        raise RuleError(f"{show(value)} cannot be unpacked")
+def _unpack(value: Type, count: int | None) -> Compound:
+    if not isinstance(value, Compound) or not value.is_sequence:
+        way_out = (
+            f"read its fields: {', '.join(value.fields)}" if isinstance(value, Compound) and value.fields else None
+        )
+        raise RuleError(f"{show(value)} cannot be unpacked", way_out)
     if count is not None and len(value.items) != count:
-        raise RuleError(f"a tuple of {len(value.items)} cannot be unpacked into {count} names")
+        noun = "a tuple" if isinstance(value, TupleType) else show(value)
+        raise RuleError(f"{noun} of {len(value.items)} cannot be unpacked into {count} names")
     return value

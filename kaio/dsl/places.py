@@ -1,0 +1,35 @@
+"""What may be put where a type is fixed: an element, a field, an annotated parameter."""
+
+from __future__ import annotations
+
+from kaio.dsl import stores
+from kaio.dsl.rule_error import RuleError
+from kaio.dsl.values import Compound, EnumType, Type, Weak, show
+from kaio.dtypes import DType
+
+__all__ = ["check_value"]
+
+
+def check_value(place: Type, value: Type) -> Type:
+    """The type of what is there after a value was put into a place of that type; RuleError where it may not be.
+
+    Numbers go by the rule of stores; the parts of a record or tuple one by one.
+    """
+    if isinstance(place, DType):
+        if not isinstance(value, DType | Weak):
+            raise RuleError(f"{show(value)} cannot be stored in {show(place)}")
+        try:
+            stores.store(value, place)
+        except RuleError as problem:
+            way_out = f"cast it, for example `kaio.{place!r}(...)`" if problem.help == stores.CAST_IT else problem.help
+            raise RuleError(problem.what, way_out) from None
+        return place
+    if isinstance(place, EnumType):
+        if not isinstance(value, EnumType) or value.of is not place.of:
+            raise RuleError(
+                f"{show(value)} is no member of `{place.of.__name__}`", f"give one of `{place.of.__name__}`"
+            )
+        return place
+    if isinstance(place, Compound) and isinstance(value, Compound) and place.is_like(value):
+        return place.with_items(tuple(check_value(p, v) for p, v in zip(place.items, value.items, strict=True)))
+    raise RuleError(f"{show(value)} cannot be stored in {show(place)}")

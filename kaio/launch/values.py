@@ -1,0 +1,81 @@
+"""Arguments of several scalars: members of enums, NamedTuples and frozen dataclasses, field by field."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+from kaio.dsl.records import enum_type, hints_of, parameter_type
+from kaio.dsl.types import EnumAnnotation, RecordAnnotation
+from kaio.dsl.values import Compound, Type
+from kaio.errors import LaunchError, is_message
+from kaio.launch.call import Call
+from kaio.launch.scalars import convert
+from kaio.runtime.scalars import describe
+
+__all__ = ["value_check"]
+
+__tracebackhide__ = is_message
+
+Reader = Callable[[Any, list[Any]], None]
+"""Appends the scalars of a value to what is packed, or raises LaunchError."""
+
+
+def value_check(kernel: str, name: str, annotation: EnumAnnotation | RecordAnnotation) -> Callable[[Any, Call], None]:
+    """A closure that checks one such argument and notes its scalars in the call."""
+    type_ = enum_type(annotation.of) if isinstance(annotation, EnumAnnotation) else parameter_type(annotation.of)
+    read = _reader(kernel, name, type_, annotation.of)
+
+    def check_value(value: Any, call: Call) -> None:
+        __tracebackhide__ = is_message
+        read(value, call.packed)
+
+    return check_value
+
+
+def _reader(kernel: str, name: str, type_: Type, of: Any) -> Reader:
+    if isinstance(of, type) and issubclass(of, enum.Enum):
+        return _member_reader(kernel, name, of)
+    if isinstance(type_, Compound):
+        return _record_reader(kernel, name, type_)
+    return lambda value, packed: packed.append(convert(kernel, name, type_, value))  # type: ignore[arg-type]
+
+
+def _member_reader(kernel: str, name: str, of: type[enum.Enum]) -> Reader:
+    def read(value: Any, packed: list[Any]) -> None:
+        if not isinstance(value, of):
+            raise LaunchError(
+                f"argument `{name}` of kernel `{kernel}` must be a member of {of.__name__} (got {describe(value)})",
+                help=_member_of(of, value),
+            )
+        packed.append(int(value.value))
+
+    return read
+
+
+def _member_of(of: type[enum.Enum], value: Any) -> str:
+    try:
+        return f"write `{of(value)}`"
+    except ValueError:
+        return f"for example `{next(iter(of))}`"
+
+
+def _record_reader(kernel: str, name: str, type_: Any) -> Reader:
+    of, hints = type_.of, hints_of(type_.of)
+    readers = [
+        (field, _reader(kernel, f"{name}.{field}", item, hints[field]))
+        for field, item in zip(type_.names, type_.items, strict=True)
+    ]
+
+    def read(value: Any, packed: list[Any]) -> None:
+        if not isinstance(value, of):
+            fields = ", ".join(type_.names)
+            raise LaunchError(
+                f"argument `{name}` of kernel `{kernel}` must be a {of.__name__} (got {describe(value)})",
+                help=f"make one: `{of.__name__}({fields})`",
+            )
+        for field, part in readers:
+            part(getattr(value, field), packed)
+
+    return read
