@@ -22,7 +22,8 @@ In a kernel (Python's abs, min, max, round, len, range, int, float, bool and `ma
     lane_id, warp_id        this thread's place in its warp, and its warp's in the block
     shfl_sync_idx, shfl_sync_up, shfl_sync_down, shfl_sync_bfly
                             read a value of another lane of the warp
-    atomic_add              adds to an element in one step
+    atomic_add, atomic_sub, atomic_min, atomic_max, atomic_and, atomic_or, atomic_xor, atomic_exch, atomic_cas,
+    atomic_inc, atomic_dec  update an element in one step and give the value from before
     fma, maximum, minimum, rsqrt
                             functions of numbers that Python does not have
     philox, random_u32, random_uniform, random_normal, random_uniform4, random_normal4
@@ -48,7 +49,19 @@ Errors all derive from KaioError and say what is wrong, where, and the way out:
     PrecisionWarning        digits that an f64 has are already lost
 """
 
-from kaio.dsl.atomic import atomic_add
+from kaio.dsl.atomic import (
+    atomic_add,
+    atomic_and,
+    atomic_cas,
+    atomic_dec,
+    atomic_exch,
+    atomic_inc,
+    atomic_max,
+    atomic_min,
+    atomic_or,
+    atomic_sub,
+    atomic_xor,
+)
 from kaio.dsl.function import Func, func
 from kaio.dsl.index import block_dim, block_idx, grid, grid_dim, thread_idx
 from kaio.dsl.memory import dynamic_shared, local_mem, shared_mem
@@ -93,7 +106,9 @@ __all__ = [  # noqa: RUF022 - grouped by meaning
     "bool_", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
     "Func", "Kernel", "func", "kernel",
     "block_dim", "block_idx", "grid", "grid_dim", "thread_idx",
-    "atomic_add", "bar_sync",
+    "atomic_add", "atomic_and", "atomic_cas", "atomic_dec", "atomic_exch", "atomic_inc", "atomic_max", "atomic_min",
+    "atomic_or", "atomic_sub", "atomic_xor",
+    "bar_sync",
     "dynamic_shared", "local_mem", "shared_mem",
     "InlinePtx", "ptx",
     "philox", "random_normal", "random_normal4", "random_u32", "random_uniform", "random_uniform4",

@@ -55,6 +55,7 @@ class Emitter:
         self.callers: tuple[tuple[Place, Source], ...] = ()
         self.frames: list[Frame] = []
         self.emitted = 0
+        self.is_result_read = True  # whether anything uses what the current call gives
         self.assigning = ""  # the user's name for what the current statement makes or reads
 
     # ------------------------------------------------------------------ what rules are built of
@@ -311,6 +312,7 @@ class Emitter:
             return self.inline(call.callee, values)
         if values and isinstance(call.operands[0], BufferType | ArrayType):
             self.assigning = ir.user_name(frame.origin(str(call.arguments[0])))
+        self.is_result_read = target in frame.reads
         self.require(call.callee.since, f"`{call.callee.name}`")
         return call.callee.rule(self.target.name)(self, call, *values)
 

@@ -136,8 +136,8 @@ class _PlainTarget:
     def load(self, e: Emitter, pointer: llvm.Value, read_only: bool) -> llvm.Value:
         return e.b.load(pointer)
 
-    def atomic(self, e: Emitter, operation: str, pointer: llvm.Value, value: llvm.Value) -> llvm.Value:
-        return e.b.atomic_rmw(operation, pointer, value, "monotonic")
+    def alone(self, e: Emitter) -> llvm.Value | None:
+        return None
 
     def decide(self, e: Emitter, condition: llvm.Value) -> bool | None:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir as llvm
@@ -43,6 +44,16 @@ class Frame:
     def __post_init__(self) -> None:
         self.blocks: Mapping[int, ir.Block] = {block.label: block for block in self.typed.function.blocks}
         self.definitions = ir.definitions(self.typed.function)
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """The names that something reads."""
+        found: set[str] = set()
+        for block in self.typed.function.blocks:
+            for statement in block.body:
+                found.update(ir.reads(statement))
+            found.update(ir.reads(block.terminator))
+        return frozenset(found)
 
     def origin(self, name: str) -> str:
         """The variable behind a temporary."""

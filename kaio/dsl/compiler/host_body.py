@@ -73,9 +73,6 @@ class _Token(llvm.Type):
         return hash(_Token)
 
 
-# Operations of `atomicrmw` that are one instruction on a value.
-_PLAIN_UPDATES = {"add": "add", "fadd": "fadd", "sub": "sub", "and": "and_", "or": "or_", "xor": "xor"}
-
 _NONE = llvm.FormattedConstant(_Token(), "none")
 
 
@@ -213,27 +210,6 @@ class Body:
         Threads change only where they wait, so then a plain update is an atomic one.
         """
         return e.b.icmp_unsigned("!=", e.b.load(field_of(e.b, self.context, abi.ALONE, I32)), I32(0))
-
-    def atomic(self, e: Emitter, operation: str, pointer: llvm.Value, value: llvm.Value) -> llvm.Value:
-        """``add``, ``fadd`` and the other operations of `atomicrmw`; gives the value from before.
-
-        Where no other worker runs, the first few are a plain update, which is ten times cheaper.
-        """
-        b, plain = e.b, getattr(e.b, _PLAIN_UPDATES.get(operation, ""), None)
-        if plain is None:
-            return b.atomic_rmw(operation, pointer, value, "monotonic")
-        with b.if_else(self.alone(e)) as (alone, together):
-            with alone:
-                first = b.load(pointer)
-                b.store(plain(first, value), pointer)
-                first_block = b.block
-            with together:
-                second = b.atomic_rmw(operation, pointer, value, "monotonic")
-                second_block = b.block
-        before = b.phi(value.type)
-        before.add_incoming(first, first_block)
-        before.add_incoming(second, second_block)
-        return before
 
     # -------------------------------------------------------------- Target: checks
 

@@ -24,7 +24,7 @@ __all__ = [
     "Argument", "Assign", "Attribute", "Binary", "Block", "Branch", "Call", "Constant", "Copy", "Fail", "Function",
     "GetItem", "Item", "Iterate", "Jump", "Op", "Phi", "Return", "SetItem", "Statement", "Step", "StepFlag",
     "StepValue", "Terminator", "Tuple", "Typed", "TypedCall", "Unary", "Unpack", "definitions", "is_temporary",
-    "operands", "user_name", "with_operands",
+    "operands", "reads", "user_name", "with_operands",
 ]  # fmt: skip
 
 
@@ -395,6 +395,18 @@ def operands(op: Op) -> tuple[str, ...]:
             return (function, *args, *(name for _, name in kwargs))
         case Phi(incoming=incoming):
             return tuple(name for _, name in incoming)
+    return ()
+
+
+def reads(what: Statement | Terminator) -> tuple[str, ...]:
+    """The names that a statement or a terminator reads."""
+    match what:
+        case Assign(op=op):
+            return operands(op)
+        case SetItem(array=array, index=index, value=value):
+            return array, index, value
+        case Branch(condition=name) | Return(value=name):
+            return (name,)
     return ()
 
 

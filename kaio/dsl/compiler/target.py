@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from llvmlite import ir as llvmlite_ir
 
@@ -65,8 +65,8 @@ class Target(Protocol):
     def load(self, e: Emitter, pointer: llvmlite_ir.Value, read_only: bool) -> llvmlite_ir.Value:
         """Load one element from memory."""
 
-    def atomic(self, e: Emitter, operation: str, pointer: Any, value: Any) -> Any:
-        """Update an element in one step and give what was there (host rules only)."""
+    def alone(self, e: Emitter) -> llvmlite_ir.Value | None:
+        """i1, at run time: nobody but this thread's worker runs the launch; None where that is never known."""
 
     def decide(self, e: Emitter, condition: llvmlite_ir.Value) -> bool | None:
         """A branch that is known to go one way in this version of the code; None where it is not."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -412,22 +411,6 @@ def test_atomic_additions_of_all_workers_arrive(workers: int) -> None:
     bins = np.zeros(256, np.int32)
     compiled(count)(-(-x.size // 256), 256, x, bins, workers=workers)
     np.testing.assert_array_equal(bins, np.bincount(x, minlength=256))
-
-
-def _add_through_the_target(e: Any, call: Any, array: Any, index: Any, value: Any) -> Any:
-    pointer = e.address(array, call.operands[0], index, call.operands[1], e.assigning)
-    return e.target.atomic(e, "add", pointer, value)
-
-
-@pytest.mark.parametrize("workers", [1, 4])
-def test_the_target_s_atomic_is_a_plain_update_only_while_one_worker_runs(
-    workers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(kaio.atomic_add.__dict__, "host", _add_through_the_target)
-    kernel = compiled(count)
-    x, bins = np.full(30_000, 7, np.uint8), np.zeros(256, np.int32)
-    kernel(-(-x.size // 256), 256, x, bins, workers=workers)
-    assert bins[7] == x.size
 
 
 def _where(function, line: int, text: str) -> str:  # type: ignore[no-untyped-def]

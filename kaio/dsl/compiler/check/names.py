@@ -133,7 +133,8 @@ def _meant_of_module(module: types.ModuleType, written: str, name: str) -> str |
         if name in _INSTEAD:
             return _INSTEAD[name]
         if name.startswith("atomic"):
-            return f"of the atomic functions there is {', '.join(_atomics(module, written))} so far"
+            listed = ", ".join(_atomics(module, written))
+            return f"of the atomic functions there are {listed}; any other update is a loop of `atomic_cas`"
     return f"did you mean `{written}.{near}`?" if near else None
 
 
