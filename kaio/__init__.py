@@ -7,6 +7,7 @@ Kernels
 Parameters of a kernel
     In, Out, InOut          a buffer that is read, written, or both: `x: In[f32]`, `image: Out[u8, D2]`
     D0, D1, D2, D3, D4      how many dimensions it has; one where nothing is said
+    Strided                 any strides, where a buffer is C-contiguous otherwise: `x: In[f32, D2, Strided]`
     Const                   a compile-time constant: `tile: Const[int]`
     bool_, i8, i16, i32, i64, u8, u16, u32, u64, f32, f64
                             element types, which also annotate scalars and cast: `i32(x[i])`
@@ -69,7 +70,7 @@ from kaio.dsl.numeric import fma, maximum, minimum, rsqrt
 from kaio.dsl.ptx import InlinePtx, ptx
 from kaio.dsl.random import philox, random_normal, random_normal4, random_u32, random_uniform, random_uniform4
 from kaio.dsl.sync import bar_sync
-from kaio.dsl.types import D0, D1, D2, D3, D4, Const, In, InOut, Out
+from kaio.dsl.types import D0, D1, D2, D3, D4, Const, In, InOut, Out, Strided
 from kaio.dsl.warp import (
     lane_id,
     shfl_sync_bfly,
@@ -102,7 +103,7 @@ from kaio.kernel import Kernel, kernel
 from kaio.runtime import Completion, Device, GpuBuffer, Stream, as_completed, devices, gather
 
 __all__ = [  # noqa: RUF022 - grouped by meaning
-    "D0", "D1", "D2", "D3", "D4", "Const", "DType", "In", "InOut", "Out",
+    "D0", "D1", "D2", "D3", "D4", "Const", "DType", "In", "InOut", "Out", "Strided",
     "bool_", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
     "Func", "Kernel", "func", "kernel",
     "block_dim", "block_idx", "grid", "grid_dim", "thread_idx",

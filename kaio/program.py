@@ -26,12 +26,16 @@ Access = Literal["In", "Out", "InOut"]
 
 @dataclass(frozen=True)
 class Argument:
-    """One run-time argument of a kernel: a buffer (`ndim` 0 to 4) or a scalar (`ndim` is None)."""
+    """One run-time argument of a kernel: a buffer (`ndim` 0 to 4) or a scalar (`ndim` is None).
+
+    A buffer that is not `strided` is C-contiguous.
+    """
 
     name: str
     dtype: DType
     ndim: int | None = None
     access: Access = "In"
+    strided: bool = False
 
     @property
     def is_buffer(self) -> bool:
@@ -41,7 +45,8 @@ class Argument:
     def __str__(self) -> str:
         if self.ndim is None:
             return f"{self.name}: {self.dtype!r}"
-        return f"{self.name}: {self.access}[{self.dtype!r}{'' if self.ndim == 1 else f', D{self.ndim}'}]"
+        dimensions = "" if self.ndim == 1 and not self.strided else f", D{self.ndim}"
+        return f"{self.name}: {self.access}[{self.dtype!r}{dimensions}{', Strided' * self.strided}]"
 
 
 @dataclass(frozen=True)
@@ -69,8 +74,8 @@ class Program:
     """A kernel compiled for one target, one specialisation and one index width.
 
     The argument block has the layout of a C struct: for a buffer a pointer and `ndim` sizes of
-    `index_bits` each, for a scalar its value (a bool is one byte); then, for each array of `dynamic`, its offset in
-    bytes and its size in elements, as 32-bit numbers.
+    `index_bits` each (of a strided one then as many strides, in elements), for a scalar its value (a bool is one byte);
+    then, for each array of `dynamic`, its offset in bytes and its size in elements, as 32-bit numbers.
 
     shared_nbytes: of the arrays in shared memory whose sizes are known when compiling
     dynamic: those whose sizes a launch says, in the order in which they lie behind each other
@@ -92,7 +97,9 @@ class Program:
     def block(self) -> struct.Struct:
         """Packs the argument block: pointers as int, sizes, scalars, in the order of `arguments`."""
         size = "i" if self.index_bits == 32 else "q"
-        codes = "".join(_code(a.dtype) if a.ndim is None else "P" + size * a.ndim for a in self.arguments)
+        codes = "".join(
+            _code(a.dtype) if a.ndim is None else "P" + size * a.ndim * (1 + a.strided) for a in self.arguments
+        )
         return struct.Struct("@" + codes + "ii" * len(self.dynamic))
 
 

@@ -23,8 +23,8 @@ from kaio.program import Access, Argument
 __all__ = [
     "D0", "D1", "D2", "D3", "D4",
     "MISSING", "Annotation", "BufferAnnotation", "Const", "ConstAnnotation", "EnumAnnotation", "In", "InOut", "Out",
-    "Param", "ParamKind", "RecordAnnotation", "ScalarAnnotation", "Signature", "Specialisation", "WrongAnnotation",
-    "value_type",
+    "Param", "ParamKind", "RecordAnnotation", "ScalarAnnotation", "Signature", "Specialisation", "Strided",
+    "WrongAnnotation", "value_type",
 ]  # fmt: skip
 
 
@@ -48,20 +48,24 @@ class D4:
     """Four dimensions."""
 
 
+class Strided:
+    """Any strides: slices with steps, transposed and Fortran-order arrays, broadcast ones where they are only read."""
+
+
 _DIMENSIONS = {D0: 0, D1: 1, D2: 2, D3: 3, D4: 4}
 
 
 @dataclass(frozen=True)
 class BufferAnnotation:
-    """`In[dtype, Dn]` and its kin; `dtype` is a `TypeVar` in a generic kernel."""
+    """`In[dtype, Dn]` and its kin; `dtype` is a `TypeVar` in a generic kernel. Not `strided`: C-contiguous."""
 
     access: Access
     dtype: Any
     ndim: int
+    strided: bool = False
 
     def __repr__(self) -> str:
-        dimensions = "" if self.ndim == 1 else f", D{self.ndim}"
-        return f"{self.access}[{getattr(self.dtype, '__name__', self.dtype)}{dimensions}]"
+        return f"{self.access}[{getattr(self.dtype, '__name__', self.dtype)}{layout(self.ndim, self.strided)}]"
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,7 @@ class WrongAnnotation:
 
 def _buffer_annotation(access: Access, item: Any) -> BufferAnnotation | WrongAnnotation:
     dtype, *rest = item if isinstance(item, tuple) and item else (item,)
-    dimensions = rest[0] if rest else D1
+    dimensions, strided = rest[0] if rest else D1, rest[1:2] == [Strided]
     text = f"{access}[{', '.join(map(spelled, (dtype, *rest)))}]"
     if not isinstance(dtype, DType | TypeVar):
         close = close_dtype(dtype)
@@ -125,14 +129,23 @@ def _buffer_annotation(access: Access, item: Any) -> BufferAnnotation | WrongAnn
         if isinstance(dimensions, DType | TypeVar):
             way_out = f"the element type comes first: `{access}[{spelled(dimensions)}, {spelled(dtype)}]`"
         return WrongAnnotation(f"`{text}`: the element type must be a kaio dtype", way_out)
-    if len(rest) > 1:
-        way_out = f"for example `{access}[{dtype.__name__}, D2]`"
-        return WrongAnnotation(f"`{text}`: a buffer has an element type and a number of dimensions, no more", way_out)
+    if len(rest) > 1 + strided:
+        way_out = f"for example `{access}[{dtype.__name__}, D2]`, or `{access}[{dtype.__name__}, D2, Strided]`"
+        what = "a buffer has an element type, a number of dimensions and perhaps `Strided`, no more"
+        return WrongAnnotation(f"`{text}`: {what}", way_out)
+    if dimensions is Strided:
+        way_out = f"write `{access}[{dtype.__name__}, D1, Strided]`"
+        return WrongAnnotation(f"`{text}`: the dimensions come before `Strided`", way_out)
     if not isinstance(dimensions, type) or dimensions not in _DIMENSIONS:
         is_count = isinstance(dimensions, int) and dimensions in _DIMENSIONS.values()
         way_out = f"write `{access}[{dtype.__name__}, D{dimensions if is_count else 2:d}]`"
         return WrongAnnotation(f"`{text}`: the dimensions must be one of D0, D1, D2, D3, D4", way_out)
-    return BufferAnnotation(access, dtype, _DIMENSIONS[dimensions])
+    return BufferAnnotation(access, dtype, _DIMENSIONS[dimensions], strided)
+
+
+def layout(ndim: int, strided: bool) -> str:
+    """What stands behind the element type of a buffer: ``, D2, Strided``."""
+    return f"{'' if ndim == 1 and not strided else f', D{ndim}'}{', Strided' * strided}"
 
 
 def _const_annotation(of: Any) -> ConstAnnotation | WrongAnnotation:
@@ -177,27 +190,29 @@ if TYPE_CHECKING:
 
     _T = TypeVar("_T")
     _D = _DefaultedTypeVar("_D", default=D1)
+    _L = _DefaultedTypeVar("_L", default=Any)
 
-    class _Buffer(Generic[_T, _D]):
+    class _Buffer(Generic[_T, _D, _L]):
         """What a kernel sees of a buffer. Elements are `Any`: their types follow kaio's rules, which kaio checks."""
 
         size: int
         shape: tuple[int, ...]
+        strides: tuple[int, ...]
         ndim: int
         dtype: type[_T]
 
         def __getitem__(self, index: int | tuple[int, ...]) -> Any: ...
         def __len__(self) -> int: ...
 
-    class In(_Buffer[_T, _D]):
+    class In(_Buffer[_T, _D, _L]):
         """A buffer that the kernel only reads."""
 
-    class Out(_Buffer[_T, _D]):
+    class Out(_Buffer[_T, _D, _L]):
         """A buffer that the kernel writes before it reads."""
 
         def __setitem__(self, index: int | tuple[int, ...], value: Any) -> None: ...
 
-    class InOut(_Buffer[_T, _D]):
+    class InOut(_Buffer[_T, _D, _L]):
         """A buffer that the kernel reads and writes."""
 
         def __setitem__(self, index: int | tuple[int, ...], value: Any) -> None: ...
@@ -305,8 +320,8 @@ class Specialisation:
         found = []
         for param in self.signature.params:
             match param.annotation:
-                case BufferAnnotation(access, _, ndim) as annotation:
-                    found.append(Argument(param.name, self.dtype(annotation), ndim, access))
+                case BufferAnnotation(access, _, ndim, strided) as annotation:
+                    found.append(Argument(param.name, self.dtype(annotation), ndim, access, strided))
                 case ConstAnnotation():
                     pass
                 case annotation:

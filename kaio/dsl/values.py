@@ -81,11 +81,13 @@ class BufferType:
     access: Access
     index: DType
     space: Literal["global", "shared"] = "global"
+    strided: bool = False
 
     def __repr__(self) -> str:
         if self.space == "shared":
             return f"dynamic_shared of {self.dtype!r}"
-        return f"{self.access}[{self.dtype!r}{'' if self.ndim == 1 else f', D{self.ndim}'}]"
+        dimensions = "" if self.ndim == 1 and not self.strided else f", D{self.ndim}"
+        return f"{self.access}[{self.dtype!r}{dimensions}{', Strided' * self.strided}]"
 
 
 @dataclass(frozen=True)

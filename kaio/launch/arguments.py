@@ -28,6 +28,8 @@ from kaio.launch.buffers import buffer_check
 from kaio.launch.call import Call
 from kaio.launch.scalars import constant, convert
 from kaio.launch.values import value_check
+from kaio.runtime import GpuBuffer
+from kaio.runtime.layout import share_elements
 from kaio.runtime.scalars import describe, largest_float
 
 __all__ = ["Parameters"]
@@ -132,8 +134,8 @@ class Parameters:
         found: list[Any] = []
         for param in self.params:
             match param.annotation:
-                case BufferAnnotation(ndim=ndim):
-                    found += [next(packed) for _ in range(1 + ndim)]
+                case BufferAnnotation(ndim=ndim, strided=strided):
+                    found += [next(packed) for _ in range(1 + ndim * (1 + strided))]
                 case ScalarAnnotation(dtype=dtype):
                     found.append(convert(self.kernel, param.name, self._dtype(dtype, call.dtypes), next(packed)))
                 case EnumAnnotation():  # checked before
@@ -159,8 +161,8 @@ class Parameters:
 
     def _make_check(self, param: Param, dtypes: tuple[DType, ...]) -> Check | None:
         match param.annotation:
-            case BufferAnnotation(access, dtype, ndim):
-                return buffer_check(self.kernel, param, self._dtype(dtype, dtypes), ndim, access, self.buffer_names[0])
+            case BufferAnnotation(dtype=dtype):
+                return buffer_check(self.kernel, param, self._dtype(dtype, dtypes), self.buffer_names[0])
             case ConstAnnotation(of):
                 return _constant_check(self.kernel, param.name, of)
             case ScalarAnnotation(dtype):
@@ -203,16 +205,15 @@ class Parameters:
         uses = call.uses
         for later in range(1, len(uses)):
             buffer, access = uses[later]
-            start = buffer.pointer
-            stop = start + buffer.nbytes  # all are contiguous: that was checked
+            start, stop = _bytes_of(buffer)
             for earlier in range(later):
                 other, other_access = uses[earlier]
                 if access == "In" == other_access:
                     continue
-                other_start = other.pointer
-                other_stop = other_start + other.nbytes
+                other_start, other_stop = _bytes_of(other)
                 # An empty buffer has no byte, wherever it points.
-                if start < other_stop and other_start < stop and start < stop and other_start < other_stop:
+                meet = start < other_stop and other_start < stop and start < stop and other_start < other_stop
+                if meet and ((buffer.is_contiguous and other.is_contiguous) or _share_elements(buffer, other)):
                     raise self._overlap(call, earlier, later)
 
     def _overlap(self, call: Call, one: int, two: int) -> LaunchError:
@@ -226,6 +227,18 @@ class Parameters:
             help=f"pass a copy, for example `{names[two if written == one else one]}.copy()`, "
             "or use one InOut parameter for both",
         )
+
+
+def _bytes_of(buffer: GpuBuffer[Any]) -> tuple[int, int]:
+    """The address of the first byte, and the one after the last."""
+    start = buffer.pointer
+    return (start, start + buffer.nbytes) if buffer.is_contiguous else buffer.byte_range
+
+
+def _share_elements(one: GpuBuffer[Any], two: GpuBuffer[Any]) -> bool:
+    """Whether they do, where bytes of one lie between those of the other: `x[::2]` and `x[1::2]` do not."""
+    first, second = ((b.pointer, b.shape, b.strides) for b in (one, two))
+    return share_elements(first, second, (one.dtype, two.dtype))
 
 
 def _generics(signature: Signature) -> tuple[TypeVar, ...]:

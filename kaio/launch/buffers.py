@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from kaio.dsl.types import Param
+from kaio.dsl.types import BufferAnnotation, Param
 from kaio.dtypes import DType
 from kaio.errors import BufferClosedError, KaioError, LaunchError, is_message
 from kaio.interop import adopt
 from kaio.launch.call import Call
 from kaio.program import Access
 from kaio.runtime import GpuBuffer
+from kaio.runtime.layout import overlaps_itself
 from kaio.runtime.scalars import describe, is_masked
 
 __all__ = ["buffer_check", "named"]
@@ -24,20 +26,20 @@ __tracebackhide__ = is_message
 _I32_MAX = 2**31 - 1
 
 
-def buffer_check(
-    kernel: str, param: Param, dtype: DType, ndim: int, access: Access, first: str
-) -> Callable[[Any, Call], None]:
-    """A closure that checks one buffer argument and notes it in the call: pointer, sizes, device, use.
+def buffer_check(kernel: str, param: Param, dtype: DType, first: str) -> Callable[[Any, Call], None]:
+    """A closure that checks one buffer argument and notes it in the call: pointer, sizes, strides, device, use.
 
     `first` is the kernel's first buffer, whose device all others must share.
     """
-    name = param.name
+    annotation = param.annotation
+    assert isinstance(annotation, BufferAnnotation)
+    name, ndim, access, strided = param.name, annotation.ndim, annotation.access, annotation.strided
 
     def check_buffer(value: Any, call: Call) -> None:
         __tracebackhide__ = is_message
         if type(value) is not GpuBuffer:
             value = _foreign(kernel, name, dtype, access, value)
-        if value.dtype is not dtype or value.ndim != ndim or not value.is_contiguous:
+        if value.dtype is not dtype or value.ndim != ndim or not (strided or value.is_contiguous):
             raise _wrong_buffer(kernel, param, dtype, ndim, value)
         try:
             value.check_usable()
@@ -59,8 +61,33 @@ def buffer_check(
         call.packed.extend(shape)
         if value.size > _I32_MAX or (not value.size and max(shape) > _I32_MAX):
             call.wide = True
+        if strided:
+            call.packed.extend(_strides(kernel, name, access, value, call))
 
     return check_buffer
+
+
+def _strides(kernel: str, name: str, access: Access, value: GpuBuffer[Any], call: Call) -> list[int]:
+    """The strides in elements, or LaunchError for a layout that a kernel cannot use; notes whether it takes i64."""
+    shape, strides, itemsize = value.shape, value.strides, value.dtype.itemsize
+    for axis, stride in enumerate(strides):
+        if stride % itemsize:
+            raise LaunchError(
+                f"argument `{name}` of kernel `{kernel}` has a stride of {stride} bytes along axis {axis}, "
+                f"which is no multiple of the {itemsize} of its {value.dtype!r}",
+                help=f"pass a copy: `{name}.copy()`",
+            )
+    if access != "In" and overlaps_itself(shape, strides, itemsize):
+        raise LaunchError(
+            f"argument `{name}` of kernel `{kernel}` is {access}, but its elements lie over one another "
+            f"(strides {strides} for shape {shape})",
+            help=f"pass a copy: `{name}.copy()`",
+        )
+    steps = [stride // itemsize for stride in strides]
+    reach = sum(abs(step) * (size - 1) for size, step in zip(shape, steps, strict=True) if size)
+    if max(reach, *map(abs, steps), 0) > _I32_MAX:
+        call.wide = True
+    return steps
 
 
 def named(problem: BufferClosedError, kernel: str, name: str) -> BufferClosedError:
@@ -72,18 +99,20 @@ def named(problem: BufferClosedError, kernel: str, name: str) -> BufferClosedErr
 
 
 def _wrong_buffer(kernel: str, param: Param, dtype: DType, ndim: int, value: GpuBuffer[Any]) -> LaunchError:
-    name = param.name
+    name, annotation = param.name, param.annotation
+    assert isinstance(annotation, BufferAnnotation)
     if value.dtype is not dtype:
         dimensions = "" if ndim == 1 else f"{ndim}-D "
         what = f"must be a {dimensions}GpuBuffer of {dtype!r} (got {describe(value)})"
         way_out = f"convert it with `{name}.astype(kaio.{dtype!r})`"
     elif value.ndim != ndim:
         what = f"must be a {ndim}-D GpuBuffer of {dtype!r} (got {describe(value)})"
-        annotated = f"{param.annotation.access}[{dtype!r}, D{value.ndim}]"  # type: ignore[union-attr]
-        way_out = f"reshape it, or annotate `{name}: {annotated}`"
+        annotated = replace(annotation, dtype=dtype, ndim=value.ndim)
+        way_out = f"reshape it, or annotate `{name}: {annotated!r}`" if value.ndim <= 4 else "reshape it"
     else:
         what = f"must be C-contiguous (got {describe(value)} with strides {value.strides})"
-        way_out = f"copy it with `{name}.copy()`"
+        annotated = replace(annotation, dtype=dtype, strided=True)
+        way_out = f"copy it with `{name}.copy()`, or annotate `{name}: {annotated!r}`"
     return LaunchError(f"argument `{name}` of kernel `{kernel}` {what}", help=way_out)
 
 

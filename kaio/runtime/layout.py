@@ -18,10 +18,12 @@ __all__ = [
     "byte_range",
     "contiguous_strides",
     "is_contiguous",
+    "overlaps_itself",
     "overlay",
     "read_shape",
     "read_sizes",
     "reshaped",
+    "share_elements",
     "sliced",
 ]
 
@@ -104,6 +106,30 @@ def byte_range(pointer: int, shape: Shape, strides: Shape, itemsize: int) -> tup
         return pointer, pointer
     reach = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
     return pointer + sum(min(r, 0) for r in reach), pointer + sum(max(r, 0) for r in reach) + itemsize
+
+
+def overlaps_itself(shape: Shape, strides: Shape, itemsize: int) -> bool:
+    """Whether two elements may lie over one another, as they do along an axis with a stride of 0.
+
+    True also for layouts, found nowhere in practice, whose axes are intertwined so that no two elements meet.
+    """
+    if 0 in shape:
+        return False
+    reach = 0  # of the axes with smaller strides: from their first element to their last
+    for stride, size in sorted((abs(stride), size) for size, stride in zip(shape, strides, strict=True) if size > 1):
+        if stride < reach + itemsize:
+            return True
+        reach += stride * (size - 1)
+    return False
+
+
+def share_elements(one: Layout, two: Layout, dtypes: tuple[DType, DType]) -> bool:
+    """Whether two buffers have a byte in common; True also where that would take long to tell."""
+    first, second = (overlay(*layout, dtype) for layout, dtype in zip((one, two), dtypes, strict=True))
+    try:
+        return bool(np.shares_memory(first, second, max_work=10_000))
+    except np.exceptions.TooHardError:
+        return True
 
 
 class _Interface:

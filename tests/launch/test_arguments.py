@@ -113,10 +113,10 @@ def test_a_buffer_of_other_dimensions_is_refused(saxpy, stream, cpu, x) -> None:
     )
 
 
-def test_a_strided_buffer_is_refused_with_the_copy(saxpy, stream, x, y) -> None:
+def test_a_strided_buffer_is_refused_with_both_ways_out(saxpy, stream, x, y) -> None:
     assert refusal(saxpy, stream, x[::2], y, 2.0) == (
         "argument `x` of kernel `saxpy` must be C-contiguous (got f32[4] with strides (8,))\n"
-        "  help: copy it with `x.copy()`"
+        "  help: copy it with `x.copy()`, or annotate `x: In[f32, D1, Strided]`"
     )
 
 

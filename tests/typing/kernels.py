@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 import kaio
-from kaio import D2, D3, Const, DType, In, InOut, Out, bool_, f32, f64, i32, u8
+from kaio import D1, D2, D3, Const, DType, In, InOut, Out, Strided, bool_, f32, f64, i32, u8
 
 T = TypeVar("T", f32, f64)
 TILE = 16
@@ -118,6 +118,16 @@ def limit(x: In[f32], y: Out[f32], params: Params, edge: Edge, fixed: Const[Edge
         low, high = window._replace(low=f32(0))
         inside = low <= x[i] <= high
         y[i] = x[i] if inside and edge is not Edge.ZERO and fixed == params.edge else 0.0
+
+
+@kaio.kernel
+def transpose(x: In[f32, D2, Strided], out: Out[f32, D2], counts: InOut[i32, D1, Strided]) -> None:
+    col, row = kaio.grid(2)
+    tile = kaio.dynamic_shared("tile", f32)
+    if x.strides[0] > 0:
+        tile[col] = x[col, row]
+        kaio.atomic_add(counts, 0, len(tile))
+    out[row, col] = tile[col]
 
 
 def launch() -> None:

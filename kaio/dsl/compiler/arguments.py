@@ -1,4 +1,4 @@
-"""A kernel's arguments in LLVM: a buffer is a pointer and its sizes, a bool a byte, a constant nothing."""
+"""A kernel's arguments in LLVM: a buffer is a pointer, sizes and perhaps strides, a bool a byte, a constant nothing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir as llvm
 
+from kaio.dsl.compiler.leaves import buffer_value
 from kaio.dsl.compiler.scalars import from_memory, llvm_type, memory_type
-from kaio.dsl.compiler.target import BufferValue
 from kaio.dsl.records import scalars_of
 from kaio.dsl.values import BufferType, Compound, EnumType, Type
 from kaio.dtypes import DType
@@ -24,7 +24,8 @@ def argument_types(types: Iterable[Type | None], space: int = 0) -> list[llvm.Ty
     flat: list[llvm.Type] = []
     for type_ in types:
         if isinstance(type_, BufferType):
-            flat += [memory_type(type_.dtype).as_pointer(space), *[llvm_type(type_.index)] * type_.ndim]
+            numbers = [llvm_type(type_.index)] * type_.ndim * (1 + type_.strided)
+            flat += [memory_type(type_.dtype).as_pointer(space), *numbers]
         elif type_ is not None:
             flat += [memory_type(dtype) for _, dtype in scalars_of(type_, "")]
     return flat
@@ -38,8 +39,8 @@ def argument_values(e: Emitter, types: Iterable[Type | None], flat: Iterable[llv
 
 def _value(e: Emitter, type_: Type | None, rest: Iterator[llvm.Value]) -> Any:
     match type_:
-        case BufferType(ndim=ndim):
-            return BufferValue(next(rest), tuple(next(rest) for _ in range(ndim)))
+        case BufferType():
+            return buffer_value(rest, type_)
         case Compound(items=items):
             return tuple(_value(e, item, rest) for item in items)
         case DType():

@@ -13,7 +13,7 @@ from kaio.dtypes import DType, i32
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
 
-__all__ = ["address", "load", "store"]
+__all__ = ["address", "load", "store", "strides"]
 
 
 def address(
@@ -24,12 +24,44 @@ def address(
     values = index if isinstance(index_type, TupleType) else (index,)
     wide = type_.index.bits == 64 or any(isinstance(t, DType) and t.bits == 64 for t in indices)
     position = INDEX64 if wide else i32
-    offset = None
-    for axis, (value, source, size) in enumerate(zip(values, indices, _sizes(e, array, type_, position), strict=True)):
+    sizes, checked = _sizes(e, array, type_, position), []
+    for axis, (value, source, size) in enumerate(zip(values, indices, sizes, strict=True)):
         at = conversions.index(e, value, source, size, position)
         e.target.check_index(e, at, size, axis, name, _written(source))
-        offset = at if offset is None else e.b.add(e.b.mul(offset, size, flags=("nsw",)), at, flags=("nsw",))
+        checked.append(at)
+    if isinstance(type_, BufferType) and type_.strided:
+        offset = _by_strides(e, checked, [e.convert(stride, type_.index, position) for stride in array.strides])
+    else:
+        offset = _in_order(e, checked, sizes)
     return array.pointer if offset is None else e.b.gep(array.pointer, [offset], inbounds=True)
+
+
+def _in_order(e: Emitter, indices: list[llvm.Value], sizes: list[llvm.Value]) -> llvm.Value | None:
+    """The place of an element among those of a C-contiguous array; None where there is only one."""
+    offset = None
+    for at, size in zip(indices, sizes, strict=True):
+        offset = at if offset is None else e.b.add(e.b.mul(offset, size, flags=("nsw",)), at, flags=("nsw",))
+    return offset
+
+
+def _by_strides(e: Emitter, indices: list[llvm.Value], strides: list[llvm.Value]) -> llvm.Value | None:
+    """How many elements away from the first an element lies; a launch checks that all of it fits the index type."""
+    offset = None
+    for at, stride in zip(indices, strides, strict=True):
+        step = e.b.mul(at, stride, flags=("nsw",))
+        offset = step if offset is None else e.b.add(offset, step, flags=("nsw",))
+    return offset
+
+
+def strides(e: Emitter, buffer: Any, type_: BufferType) -> tuple[llvm.Value, ...]:
+    """The strides of a buffer in bytes, as i64."""
+    steps = [e.convert(stride, type_.index, INDEX64) for stride in buffer.strides]
+    if not type_.strided:
+        step = e.const(INDEX64, 1)
+        for size in reversed(buffer.sizes):
+            steps.insert(0, step)
+            step = e.b.mul(step, e.convert(size, type_.index, INDEX64))
+    return tuple(e.b.mul(step, e.const(INDEX64, type_.dtype.itemsize)) for step in steps)
 
 
 def _sizes(e: Emitter, array: Any, type_: BufferType | ArrayType, position: DType) -> list[llvm.Value]:

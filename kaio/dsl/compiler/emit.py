@@ -343,6 +343,8 @@ class Emitter:
             return value.sizes
         if isinstance(source, BufferType) and attribute == "size":
             return arithmetic.product(self, list(value.sizes), source.index)
+        if isinstance(source, BufferType) and attribute == "strides":
+            return elements.strides(self, value, source)
         if isinstance(source, ArrayType) and isinstance(result, TupleType):
             return tuple(None for _ in result.items)
         raise InternalError(f"the emitter does not know the attribute `{attribute}` of {source!r}")

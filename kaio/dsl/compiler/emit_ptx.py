@@ -250,8 +250,9 @@ class CudaTarget:
 
 def _parameter_names(param: str, type_: Type | None) -> list[str]:
     if isinstance(type_, BufferType):
-        sizes = [f"{param}_size"] if type_.ndim == 1 else [f"{param}_size{axis}" for axis in range(type_.ndim)]
-        return [f"{param}_ptr", *sizes]
+        axes = [""] if type_.ndim == 1 else [str(axis) for axis in range(type_.ndim)]
+        numbers = ("size", "stride") if type_.strided else ("size",)
+        return [f"{param}_ptr", *(f"{param}_{number}{axis}" for number in numbers for axis in axes)]
     return [] if type_ is None else [name.replace(".", "_") for name, _ in scalars_of(type_, param)]
 
 

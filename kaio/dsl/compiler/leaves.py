@@ -15,7 +15,7 @@ from kaio.dtypes import DType
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
 
-__all__ = ["leaf_types", "leaves", "rebuild", "undefined"]
+__all__ = ["buffer_value", "leaf_types", "leaves", "rebuild", "undefined"]
 
 
 def leaf_types(e: Emitter, type_: Type) -> list[llvm.Type]:
@@ -23,8 +23,9 @@ def leaf_types(e: Emitter, type_: Type) -> list[llvm.Type]:
     match type_:
         case Compound(items=items):
             return [leaf for item in items for leaf in leaf_types(e, item)]
-        case BufferType(dtype=dtype, ndim=ndim, index=index, space=space):
-            return [_pointer(e, dtype, 3 if space == "shared" else 1), *[llvm_type(index)] * ndim]
+        case BufferType(dtype=dtype, ndim=ndim, index=index, space=space, strided=strided):
+            numbers = [llvm_type(index)] * ndim * (1 + strided)
+            return [_pointer(e, dtype, 3 if space == "shared" else 1), *numbers]
         case ArrayType(space=space, dtype=dtype):
             return [_pointer(e, dtype, 3 if space == "shared" else 0)]
     if _is_scalar(type_):
@@ -38,7 +39,7 @@ def leaves(value: Any, type_: Type) -> list[llvm.Value]:
         case Compound(items=items):
             return [leaf for v, item in zip(value, items, strict=True) for leaf in leaves(v, item)]
         case BufferType():
-            return [value.pointer, *value.sizes]
+            return [value.pointer, *value.sizes, *value.strides]
         case ArrayType():
             return [value.pointer]
     if _is_scalar(type_):
@@ -51,13 +52,19 @@ def rebuild(leaves: Iterator[llvm.Value], type_: Type) -> Any:
     match type_:
         case Compound(items=items):
             return tuple(rebuild(leaves, item) for item in items)
-        case BufferType(ndim=ndim):
-            return BufferValue(next(leaves), tuple(next(leaves) for _ in range(ndim)))
+        case BufferType():
+            return buffer_value(leaves, type_)
         case ArrayType():
             return ArrayValue(next(leaves))
     if _is_scalar(type_):
         return next(leaves)
     return None
+
+
+def buffer_value(leaves: Iterator[llvm.Value], type_: BufferType) -> BufferValue:
+    """A buffer from its address, its sizes and, where it is strided, its strides."""
+    pointer, sizes = next(leaves), tuple(next(leaves) for _ in range(type_.ndim))
+    return BufferValue(pointer, sizes, tuple(next(leaves) for _ in sizes) if type_.strided else ())
 
 
 def _pointer(e: Emitter, dtype: DType, space: int) -> llvm.Type:

@@ -71,8 +71,9 @@ class Middle:
         found: dict[str, Type] = {}
         for param in self.front.signature.params:
             match param.annotation:
-                case BufferAnnotation(access, _, ndim) as annotation:
-                    found[param.name] = BufferType(self.specialisation.dtype(annotation), ndim, access, self.index)
+                case BufferAnnotation(access, _, ndim, strided) as annotation:
+                    dtype = self.specialisation.dtype(annotation)
+                    found[param.name] = BufferType(dtype, ndim, access, self.index, strided=strided)
                 case ConstAnnotation():
                     pass
                 case annotation:

@@ -103,10 +103,14 @@ class Target(Protocol):
 
 @dataclass(frozen=True)
 class BufferValue:
-    """A buffer: the address of its first element, and its sizes as values of the index type."""
+    """A buffer: the address of its first element, and its sizes as values of the index type.
+
+    strides: from one element to the next along each axis, in elements; empty for one that is C-contiguous
+    """
 
     pointer: llvmlite_ir.Value
     sizes: tuple[llvmlite_ir.Value, ...]
+    strides: tuple[llvmlite_ir.Value, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from kaio.errors import Mistake
 __all__ = ["check_names"]
 
 _BUILTINS = ("range", "min", "max", "abs", "int", "float", "bool", "len", "round")
-_BUFFER_ATTRIBUTES = ("size", "shape", "ndim", "dtype")
+_BUFFER_ATTRIBUTES = ("size", "shape", "strides", "ndim", "dtype")
 _AXES = ("x", "y", "z")
 
 _OTHER_LIBRARIES = ("cupy", "jax", "numba", "taichi", "tensorflow", "torch", "triton", "warp")

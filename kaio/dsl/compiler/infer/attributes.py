@@ -13,6 +13,7 @@ from kaio.dsl.intrinsic import Namespace
 from kaio.dsl.records import RecordType, field_of
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import (
+    INDEX64,
     ArrayType,
     BufferType,
     Compound,
@@ -52,13 +53,19 @@ def _of_array(value: BufferType | ArrayType, name: str) -> Type:
     if isinstance(value, ArrayType):
         known["size"] = Weak("i", (math.prod(value.shape),))
         known["shape"] = TupleType(tuple(Weak("i", (n,)) for n in value.shape))
+        known["strides"] = TupleType(tuple(Weak("i", (n,)) for n in _strides(value)))
     else:
         known |= {"size": value.index, "shape": TupleType((value.index,) * value.ndim)}
+        known["strides"] = TupleType((INDEX64,) * value.ndim)  # bytes may not fit i32 where elements do
     if name in known:
         return known[name]
     close = difflib.get_close_matches(name, known, 1)
     way_out = f"did you mean `{close[0]}`?" if close else f"it has {', '.join(sorted(known))}"
     raise RuleError(f"{show(value)} has no attribute `{name}`", way_out)
+
+
+def _strides(array: ArrayType) -> list[int]:
+    return [math.prod(array.shape[axis + 1 :]) * array.dtype.itemsize for axis in range(array.ndim)]
 
 
 def _of_object(inference: Inference, value: Any, name: str) -> Type:
