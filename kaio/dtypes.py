@@ -10,13 +10,22 @@ a kernel, give the NumPy scalar. To a type checker integers are `int`, floats `f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
+import ml_dtypes  # gives NumPy the types that it lacks: bfloat16 and the floats of 8 bits
 import numpy as np
 
 from kaio.errors import KaioError
+from kaio.rounding import nearest
 
-__all__ = ["DTYPES", "DType", "bool_", "dtype_of", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"]
+__all__ = [
+    "DTYPES", "DType", "bf16", "bool_", "dtype_of", "f8e4m3", "f8e5m2", "f16", "f32", "f64", "i8", "i16", "i32", "i64",
+    "is_float", "u8", "u16", "u32", "u64",
+]  # fmt: skip
+
+
+_finfo: Callable[[np.dtype[Any]], Any] = ml_dtypes.finfo
 
 
 class DType(type):
@@ -39,11 +48,16 @@ class DType(type):
 
     def __call__(cls, *args: Any) -> Any:
         """The NumPy scalar of this type."""
+        if len(args) == 1 and cls.is_float and cls.bits < 32:  # as a cast in a kernel: NumPy's may round twice
+            value = args[0].item() if isinstance(args[0], np.generic) else args[0]
+            if isinstance(value, int | float):
+                return cls.numpy.type(nearest(cls, value))
         return cls.numpy.type(*args)
 
     def __dir__(cls) -> list[str]:
         # Not the methods of the Python number that a type checker takes it for: no value has this class.
-        return ["bits", "is_float", "is_int", "itemsize", "kind", "name", "numpy", "ptx", "range"]
+        names = "bits digits is_float is_int is_storage itemsize kind largest name numpy ptx range"
+        return names.split()
 
     @property
     def name(cls) -> str:
@@ -64,6 +78,21 @@ class DType(type):
     def is_float(cls) -> bool:
         """True for the floating-point types."""
         return cls.kind == "f"
+
+    @property
+    def is_storage(cls) -> bool:
+        """True for the floats of 8 bits, which are loaded, stored and cast, and have no arithmetic."""
+        return cls.kind == "f" and cls.bits == 8
+
+    @property
+    def digits(cls) -> int:
+        """Bits of the significand of a floating-point type, the leading one included."""
+        return int(_finfo(cls.numpy).nmant) + 1
+
+    @property
+    def largest(cls) -> float:
+        """The largest finite value of a floating-point type."""
+        return float(_finfo(cls.numpy).max)
 
     @property
     def range(cls) -> tuple[int, int]:
@@ -161,6 +190,22 @@ class u64(_Integer, metaclass=DType, kind="u", bits=64, numpy="uint64", ptx="u64
     """64-bit unsigned integer."""
 
 
+class f8e4m3(_Floating, metaclass=DType, kind="f", bits=8, numpy="float8_e4m3fn", ptx="e4m3"):
+    """8-bit float for storage: 4 bits of significand, up to 448, no infinities; casts to it saturate."""
+
+
+class f8e5m2(_Floating, metaclass=DType, kind="f", bits=8, numpy="float8_e5m2", ptx="e5m2"):
+    """8-bit float for storage: 3 bits of significand, up to 57344; casts to it saturate."""
+
+
+class f16(_Floating, metaclass=DType, kind="f", bits=16, numpy="float16", ptx="f16"):
+    """Half precision, 11 bits of significand (about 3 digits), up to 65504."""
+
+
+class bf16(_Floating, metaclass=DType, kind="f", bits=16, numpy="bfloat16", ptx="bf16"):
+    """Brain float: the range of f32 with 8 bits of significand (about 2 digits)."""
+
+
 class f32(_Floating, metaclass=DType, kind="f", bits=32, numpy="float32", ptx="f32"):
     """Single precision, 24 bits of significand (about 7 digits); a float literal that stands alone."""
 
@@ -177,9 +222,17 @@ else:
         """True or False, one byte in memory."""
 
 
-DTYPES: tuple[DType, ...] = (bool_, i8, i16, i32, i64, u8, u16, u32, u64, f32, f64)  # type: ignore[assignment]
+DTYPES: tuple[DType, ...] = (  # type: ignore[assignment]
+    bool_, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32, f64,
+)  # fmt: skip
 _BY_NUMPY = {dtype.numpy: dtype for dtype in DTYPES}
 _BY_NAME = {dtype.__name__: dtype for dtype in DTYPES}
+
+
+def is_float(numpy: np.dtype[Any]) -> bool:
+    """Whether a NumPy dtype is one of floats; of `ml_dtypes` NumPy itself does not say so."""
+    known = _BY_NUMPY.get(numpy)
+    return numpy.kind == "f" or (known is not None and known.is_float)
 
 
 def dtype_of(what: Any) -> DType:

@@ -15,7 +15,7 @@ from kaio.errors import Place
 
 __all__ = [
     "SHARED_ALIGNMENT", "Access", "Argument", "CudaProgram", "DynamicArray", "HostProgram", "Program", "Site",
-    "aligned",
+    "aligned", "packs_by_bits",
 ]  # fmt: skip
 
 SHARED_ALIGNMENT = 16
@@ -74,8 +74,9 @@ class Program:
     """A kernel compiled for one target, one specialisation and one index width.
 
     The argument block has the layout of a C struct: for a buffer a pointer and `ndim` sizes of
-    `index_bits` each (of a strided one then as many strides, in elements), for a scalar its value (a bool is one byte);
-    then, for each array of `dynamic`, its offset in bytes and its size in elements, as 32-bit numbers.
+    `index_bits` each (of a strided one then as many strides, in elements), for a scalar its value (a bool is one byte,
+    and what C has no type for its bits); then, for each array of `dynamic`, its offset in bytes and its size in
+    elements, as 32-bit numbers.
 
     shared_nbytes: of the arrays in shared memory whose sizes are known when compiling
     dynamic: those whose sizes a launch says, in the order in which they lie behind each other
@@ -103,7 +104,14 @@ class Program:
         return struct.Struct("@" + codes + "ii" * len(self.dynamic))
 
 
+def packs_by_bits(dtype: DType) -> bool:
+    """Whether a scalar goes into the argument block as its bits, because `struct` does not know the type."""
+    return dtype.is_float and dtype.numpy.char not in "efd"
+
+
 def _code(dtype: DType) -> str:
+    if packs_by_bits(dtype):
+        return {8: "B", 16: "H"}[dtype.bits]
     return (
         "?"
         if dtype.kind == "b"

@@ -5,16 +5,13 @@ They are weak: they take the type of the operand they meet (NumPy 2), and alone 
 
 from __future__ import annotations
 
-import math
-import struct
 from collections.abc import Sequence
-
-import numpy as np
 
 from kaio.dsl import symbols
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import BOOL, Scalar, Weak, show
 from kaio.dtypes import DTYPES, DType, f32, f64, i32, i64
+from kaio.rounding import fits_float
 
 __all__ = ["check_fits", "default", "fits", "fold", "fold_unary", "fold_values", "join", "literal"]
 
@@ -31,17 +28,9 @@ def literal(value: bool | int | float) -> Scalar:
 def fits(dtype: DType, value: int | float) -> bool:
     """Whether a literal may become this type: an int in range, a float that stays finite."""
     if dtype.is_float:
-        return math.isinf(value) or math.isnan(value) or not _overflows(dtype, value)
+        return fits_float(dtype, value)
     low, high = dtype.range
     return isinstance(value, int) and low <= value <= high
-
-
-def _overflows(dtype: DType, value: int | float) -> bool:
-    try:
-        struct.pack({32: "<f", 64: "<d"}[dtype.bits], value)
-    except OverflowError:
-        return True
-    return False
 
 
 def check_fits(dtype: DType, weak: Weak, is_target: bool = False) -> None:
@@ -55,15 +44,15 @@ def check_fits(dtype: DType, weak: Weak, is_target: bool = False) -> None:
 def _held(dtype: DType) -> str:
     """What a type holds, in words."""
     if dtype.is_float:
-        largest = float(np.finfo(dtype.numpy).max)
-        return f"the largest {show(dtype)} is {largest:.8g} (infinity is `math.inf`)"
+        infinity = "" if dtype.is_storage else " (infinity is `math.inf`)"
+        return f"the largest {show(dtype)} is {dtype.largest:.8g}{infinity}"
     return f"{show(dtype)} holds {dtype.range[0]} to {dtype.range[1]}"
 
 
 def _wider(dtype: DType, value: int | float) -> str:
     if value < 0 and dtype.kind == "u":
         return f"{show(dtype)} has no negative values; compute in a signed type, for example `kaio.i32(...)`"
-    for wide in (i32, i64) if dtype.is_int else (f64,):
+    for wide in (i32, i64) if dtype.is_int else (f32, f64):
         if wide is not dtype and fits(wide, value):
             return f"compute in a wider type, for example `kaio.{wide!r}(...)`"
     return "no type of kaio holds this value" if dtype.bits == 64 else f"use a value that {show(dtype)} holds"

@@ -28,11 +28,16 @@ def common_type(name: str, values: tuple[Type, ...]) -> DType:
     merged: Scalar = number(values[0], f"an argument of `{name}`")
     for value in values[1:]:
         merged = rules.common(merged, number(value, f"an argument of `{name}`"), f"in {name} with")
+    rules.check_computes(name, merged)
     return literals.default(merged)
 
 
-def _same(name: str, floats: bool = False) -> Callable[..., Resolved]:
-    """All arguments have one type, and so has the result; `floats`: integers become f32."""
+def _same(name: str, floats: bool = False, narrow: bool = False) -> Callable[..., Resolved]:
+    """All arguments have one type, and so has the result; `floats`: integers become f32.
+
+    Functions of floats compute f16 and bf16 in f32, and round the result; `narrow`: not this one, nor those of all
+    numbers, whose rules know these types.
+    """
 
     def typing(*values: Type) -> Resolved:
         dtype = common_type(name, values)
@@ -40,6 +45,8 @@ def _same(name: str, floats: bool = False) -> Callable[..., Resolved]:
             raise RuleError(f"`{name}` of a bool", "cast it, for example `kaio.i32(...)`")
         if floats and not dtype.is_float:
             dtype = f32
+        if floats and not narrow and dtype.bits < 32:
+            return Resolved((f32,) * len(values), f32, rounded=dtype)
         return Resolved((dtype,) * len(values), dtype)
 
     return typing
@@ -110,9 +117,12 @@ def _propagating(primitive: Intrinsic, sign: str) -> Any:
     plain = _extreme(primitive, sign)
 
     def emit(e: Emitter, call: TypedCall, x: Any, y: Any) -> Any:
+        from kaio.dsl.compiler import comparisons
+
         result = plain(e, call, x, y)
         if isinstance(call.result, DType) and call.result.is_float:
-            result = e.b.select(e.b.fcmp_unordered("uno", x, y), e.const(call.result, math.nan), result)
+            is_nan = comparisons.compare_same(e, "uno", x, y, call.result)
+            result = e.b.select(is_nan, e.const(call.result, math.nan), result)
         return result
 
     return emit
@@ -162,7 +172,7 @@ def _fma(e: Emitter, call: TypedCall, x: Any, y: Any, z: Any) -> Any:
     return e.use(primitives.fma, x, y, z, call.result)
 
 
-@intrinsic(_same("fma", floats=True), emit=_fma)
+@intrinsic(_same("fma", floats=True, narrow=True), emit=_fma)
 def fma(x: Any, y: Any, z: Any) -> Any:
     """x * y + z, rounded once; always fused, whatever `contract` says."""
 
@@ -176,7 +186,7 @@ _standard(
 )
 _standard(
     math.fabs,
-    _same("fabs", floats=True),
+    _same("fabs", floats=True, narrow=True),
     lambda e, call, value: e.use(primitives.fabs, value, call.result),
     _value,
     "The absolute value as a float.",
@@ -221,7 +231,13 @@ def _copysign(e: Emitter, call: TypedCall, x: Any, y: Any) -> Any:
     return copysign(e, x, y, call.result)
 
 
-_standard(math.copysign, _same("copysign", floats=True), _copysign, _two, "The magnitude of x with the sign of y.")
+_standard(
+    math.copysign,
+    _same("copysign", floats=True, narrow=True),
+    _copysign,
+    _two,
+    "The magnitude of x with the sign of y.",
+)
 
 
 # ---------------------------------------------------------------------- the functions of `math`, by libdevice

@@ -1,11 +1,14 @@
-"""The steps that records are built of and that CUDA and the host spell differently."""
+"""The steps that records are built of and that CUDA and the host spell differently.
+
+Those of floats take the type last, and take f16 and bf16 as well: natively, or through f32.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kaio.dsl.intrinsic import primitive
-from kaio.dtypes import DType
+from kaio.dsl.intrinsic import Intrinsic, primitive
+from kaio.dtypes import DType, f32
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
@@ -23,6 +26,25 @@ def _letter(dtype: DType) -> str:
 def _flush(e: Any, dtype: DType) -> str:
     """The end of the name of an instruction that fastmath makes flush subnormals of f32."""
     return f"{'.ftz' if dtype.bits == 32 and e.target.options.fastmath else ''}.{_letter(dtype)}"
+
+
+def _float_primitive(name: str, *, cuda: Any, host: Any, narrow: Any = None) -> Intrinsic:
+    """A primitive whose last argument is the float type. `narrow` is its rule for f16 and bf16, else it takes f32."""
+
+    def rule(wide: Any) -> Any:
+        def emit(e: Emitter, *args: Any) -> Any:
+            *values, dtype = args
+            if dtype.bits >= 32:
+                return wide(e, *args)
+            from kaio.dsl.compiler import halves
+
+            if narrow is not None:
+                return narrow(halves)(e, *args)
+            return halves.through_f32(e, dtype, lambda *values: wide(e, *values, f32), *values)
+
+        return emit
+
+    return primitive(name, cuda=rule(cuda), host=rule(host))
 
 
 def _float_to_int_cuda(e: Emitter, value: Any, source: DType, target: DType, rounding: str) -> Any:
@@ -44,11 +66,20 @@ def _float_to_int_host(e: Emitter, value: Any, source: DType, target: DType, rou
     return result
 
 
-float_to_int = primitive("float_to_int", cuda=_float_to_int_cuda, host=_float_to_int_host)
+def _from_f32(rule: Any) -> Any:
+    def emit(e: Emitter, value: Any, source: DType, target: DType, rounding: str) -> Any:
+        if source.bits < 32:
+            value, source = e.convert(value, source, f32), f32
+        return rule(e, value, source, target, rounding)
+
+    return emit
+
+
+float_to_int = primitive("float_to_int", cuda=_from_f32(_float_to_int_cuda), host=_from_f32(_float_to_int_host))
 
 
 def _unary(name: str, nvvm: str, host: str) -> Any:
-    return primitive(
+    return _float_primitive(
         name,
         cuda=lambda e, value, dtype: e.call(f"llvm.nvvm.{nvvm}.{_letter(dtype)}", e.llvm(dtype), [value]),
         host=lambda e, value, dtype: e.call(f"llvm.{host}.{dtype.ptx}", e.llvm(dtype), [value]),
@@ -59,12 +90,13 @@ floor = _unary("floor", "floor", "floor")
 ceil = _unary("ceil", "ceil", "ceil")
 trunc = _unary("trunc", "trunc", "trunc")
 rint = _unary("rint", "round", "roundeven")
-fabs = primitive(
+fabs = _float_primitive(
     "fabs",
+    narrow=lambda halves: halves.absolute,
     cuda=lambda e, value, dtype: e.call(f"llvm.nvvm.fabs{_flush(e, dtype)}", e.llvm(dtype), [value]),
     host=lambda e, value, dtype: e.call(f"llvm.fabs.{dtype.ptx}", e.llvm(dtype), [value]),
 )
-sqrt = primitive(
+sqrt = _float_primitive(
     "sqrt",
     # without `.rn` libNVVM rounds f32 as it is told to: correctly, or approximately under fastmath
     cuda=lambda e, value, dtype: e.call(
@@ -80,8 +112,9 @@ def _extreme(name: str, nvvm: str) -> Any:
 
         return extreme(e.b, name, x, y)
 
-    return primitive(
+    return _float_primitive(
         name,
+        narrow=lambda halves: lambda e, x, y, dtype: halves.extreme(e, name, x, y, dtype),
         cuda=lambda e, x, y, dtype: e.call(f"llvm.nvvm.{nvvm}.{_letter(dtype)}", e.llvm(dtype), [x, y]),
         host=host,
     )
@@ -90,14 +123,19 @@ def _extreme(name: str, nvvm: str) -> Any:
 minnum = _extreme("minnum", "fmin")
 maxnum = _extreme("maxnum", "fmax")
 
-fma = primitive(
+fma = _float_primitive(
     "fma",
+    narrow=lambda halves: halves.fma,
     cuda=lambda e, x, y, z, dtype: e.call(f"llvm.nvvm.fma.rn{_flush(e, dtype)}", e.llvm(dtype), [x, y, z]),
     host=lambda e, x, y, z, dtype: e.call(f"llvm.fma.{dtype.ptx}", e.llvm(dtype), [x, y, z]),
 )
 
 
 def _libdevice(e: Emitter, name: str, args: list[Any], dtype: DType) -> Any:
+    if dtype.bits < 32:
+        from kaio.dsl.compiler import halves
+
+        return halves.through_f32(e, dtype, lambda *args: _libdevice(e, name, list(args), f32), *args)
     suffix = "f" if dtype.bits == 32 else ""
     return e.call(f"__nv_{name}{suffix}", e.llvm(dtype), args)
 

@@ -14,7 +14,17 @@ from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import BOOL, Scalar, Weak, show
 from kaio.dtypes import DTYPES, DType, f32, i32, i64
 
-__all__ = ["ARITHMETIC", "BITWISE", "COMPARISONS", "SHIFTS", "BinaryRule", "binary", "common", "unary"]
+__all__ = [
+    "ARITHMETIC",
+    "BITWISE",
+    "COMPARISONS",
+    "SHIFTS",
+    "BinaryRule",
+    "binary",
+    "check_computes",
+    "common",
+    "unary",
+]
 
 ARITHMETIC = ("+", "-", "*", "/", "//", "%", "**")
 BITWISE = ("&", "|", "^")
@@ -34,6 +44,8 @@ def common(a: Scalar, b: Scalar, what: str) -> Scalar:
     """
     if isinstance(a, Weak) and isinstance(b, Weak):
         return default(Weak("f" if "f" in (a.kind, b.kind) else "i", (0,)))
+    if a is not b:
+        check_computes(what, a, b)
     if isinstance(b, Weak):
         return _with_literal(a, b)  # type: ignore[arg-type]
     if isinstance(a, Weak):
@@ -44,7 +56,9 @@ def common(a: Scalar, b: Scalar, what: str) -> Scalar:
         return b if a is BOOL else a
     if a.is_float or b.is_float:
         if a.is_float and b.is_float:
-            return a if a.bits >= b.bits else b
+            if a.bits == b.bits:  # f16 with bf16: neither holds the other
+                return f32
+            return a if a.bits > b.bits else b
         return a if a.is_float else b
     if a.kind == b.kind:
         if a.bits == b.bits:  # i64 with the wide index
@@ -56,6 +70,17 @@ def common(a: Scalar, b: Scalar, what: str) -> Scalar:
     if unsigned.bits == 64:
         raise RuleError(f"`{show(a)} {what} {show(b)}` has no exact common type", _cast_one(a, b))
     return _SIGNED[2 * unsigned.bits]
+
+
+def check_computes(what: str, *types: Scalar) -> None:
+    """Raise RuleError where a type is for storage only: `what` is the operator, or the name of a function."""
+    for type_ in types:
+        if isinstance(type_, DType) and type_.is_storage:
+            shown = f"`{f' {what} '.join(map(show, types))}`" if len(types) > 1 else f"`{what}` of {show(type_)}"
+            raise RuleError(
+                f"{shown}: {show(type_)} is stored and cast, and not computed with",
+                f"cast the {show(type_)}, for example `kaio.f32(...)`",
+            )
 
 
 def _cast_one(a: DType, b: DType) -> str:
@@ -98,6 +123,7 @@ def binary(op: str, a: Scalar, b: Scalar) -> BinaryRule:
         if folded is not None:
             return BinaryRule(a, b, folded)
         a = b = default(Weak("f" if "f" in (a.kind, b.kind) else "i", (0,)))
+    check_computes(op, a, b)
     if op in COMPARISONS:
         return _comparison(op, a, b)
     if op in SHIFTS:
@@ -137,6 +163,8 @@ def _comparison(op: str, a: Scalar, b: Scalar) -> BinaryRule:
                         "compare with a value in range, or cast the other side to a wider type",
                     )
         else:
+            if weak.named and dtype.bits < 32:  # a named variable is an f32 at least, and the comparison exact
+                dtype = f32
             check_fits(dtype, weak)
         return BinaryRule(dtype, dtype, BOOL)
     if a is b:
@@ -199,6 +227,7 @@ def _negative_power(base: str, exponent: int | float) -> RuleError:
 
 def unary(op: str, a: Scalar) -> tuple[Scalar, Scalar]:
     """Operand type and result type of ``- + ~ not``."""
+    check_computes(op, a)
     if op == "not":
         return a, BOOL
     if isinstance(a, Weak):

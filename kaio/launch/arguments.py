@@ -26,11 +26,12 @@ from kaio.dtypes import DType, dtype_of
 from kaio.errors import KaioError, LaunchError, is_message
 from kaio.launch.buffers import buffer_check
 from kaio.launch.call import Call
-from kaio.launch.scalars import constant, convert
+from kaio.launch.scalars import Bits, constant, convert, packable
 from kaio.launch.values import value_check
+from kaio.program import packs_by_bits
 from kaio.runtime import GpuBuffer
 from kaio.runtime.layout import share_elements
-from kaio.runtime.scalars import describe, largest_float
+from kaio.runtime.scalars import describe
 
 __all__ = ["Parameters"]
 
@@ -137,7 +138,10 @@ class Parameters:
                 case BufferAnnotation(ndim=ndim, strided=strided):
                     found += [next(packed) for _ in range(1 + ndim * (1 + strided))]
                 case ScalarAnnotation(dtype=dtype):
-                    found.append(convert(self.kernel, param.name, self._dtype(dtype, call.dtypes), next(packed)))
+                    value = next(packed)
+                    if not isinstance(value, Bits):  # those were converted when they were checked
+                        value = convert(self.kernel, param.name, self._dtype(dtype, call.dtypes), value)
+                    found.append(value)
                 case EnumAnnotation():  # checked before
                     found.append(next(packed))
                 case RecordAnnotation(of=of):
@@ -282,10 +286,12 @@ def _scalar_check(kernel: str, name: str, dtype: DType) -> Check | None:
             call.packed.append(value if type(value) is bool else convert(kernel, name, dtype, value))
 
     else:
-        largest = largest_float(dtype)
+        largest = dtype.largest
+        by_bits = packs_by_bits(dtype)
 
         def check_scalar(value: Any, call: Call) -> None:
             plain = type(value) is float and -largest <= value <= largest
-            call.packed.append(value if plain else convert(kernel, name, dtype, value))
+            number = value if plain else convert(kernel, name, dtype, value)
+            call.packed.append(packable(dtype, number) if by_bits else number)
 
     return check_scalar

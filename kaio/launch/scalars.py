@@ -8,11 +8,22 @@ from typing import Any
 
 from kaio.dtypes import DType, dtype_of
 from kaio.errors import KaioError, LaunchError, is_message
+from kaio.program import packs_by_bits
+from kaio.rounding import bits_of
 from kaio.runtime.scalars import Misfit, describe, plain_number, read_scalar
 
-__all__ = ["constant", "convert"]
+__all__ = ["Bits", "constant", "convert", "packable"]
 
 __tracebackhide__ = is_message
+
+
+class Bits(int):
+    """The bits of a scalar, where `struct` does not know its type."""
+
+
+def packable(dtype: DType, number: bool | int | float) -> bool | int | float:
+    """A scalar of that type as it goes into the argument block."""
+    return Bits(bits_of(dtype, number)) if packs_by_bits(dtype) else number
 
 
 def convert(kernel: str, name: str, dtype: DType, value: Any) -> bool | int | float:

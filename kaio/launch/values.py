@@ -11,7 +11,7 @@ from kaio.dsl.types import EnumAnnotation, RecordAnnotation
 from kaio.dsl.values import Compound, Type
 from kaio.errors import LaunchError, is_message
 from kaio.launch.call import Call
-from kaio.launch.scalars import convert
+from kaio.launch.scalars import convert, packable
 from kaio.runtime.scalars import describe
 
 __all__ = ["value_check"]
@@ -39,7 +39,7 @@ def _reader(kernel: str, name: str, type_: Type, of: Any) -> Reader:
         return _member_reader(kernel, name, of)
     if isinstance(type_, Compound):
         return _record_reader(kernel, name, type_)
-    return lambda value, packed: packed.append(convert(kernel, name, type_, value))  # type: ignore[arg-type]
+    return lambda value, packed: packed.append(packable(type_, convert(kernel, name, type_, value)))  # type: ignore[arg-type]
 
 
 def _member_reader(kernel: str, name: str, of: type[enum.Enum]) -> Reader:

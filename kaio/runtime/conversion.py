@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kaio.dtypes import DType
+from kaio.dtypes import DType, is_float
 from kaio.errors import KaioError
 from kaio.runtime.scalars import Misfit, is_masked, read_scalar
 
@@ -16,7 +16,7 @@ __all__ = ["check_unmasked", "convert_array", "element_bytes"]
 def element_bytes(value: Any, dtype: DType) -> bytes:
     """The bytes of one element, or KaioError if the value is not one of the dtype; see `read_scalar`."""
     try:
-        return bytes(dtype.numpy.type(read_scalar(value, dtype, "value")).tobytes())
+        return np.asarray(read_scalar(value, dtype, "value"), dtype.numpy).tobytes()
     except Misfit as problem:
         raise KaioError(f"the value to fill with {problem.what}", help=problem.help) from None
 
@@ -32,9 +32,19 @@ def check_unmasked(array: Any) -> None:
 
 def convert_array(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
     """A copy in another element type by the rules of kaio's casts: float to int truncates and saturates."""
-    if array.dtype.kind != "f" or not dtype.is_int:
-        with np.errstate(over="ignore"):
+    if is_float(array.dtype):
+        if array.dtype.itemsize < 4:
+            array = array.astype(np.float32)
+        if dtype.is_int:
+            return _truncated(array, dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not dtype.is_float or dtype.bits >= 32:
             return array.astype(dtype.numpy)
+        single = _rounded_to_odd(array)
+        return (single.clip(-dtype.largest, dtype.largest) if dtype.is_storage else single).astype(dtype.numpy)
+
+
+def _truncated(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
     low, high = dtype.range
     whole = np.trunc(array)
     # 2**63 - 1 is no float: compare with the power of two that follows, and put the limits in by integer.
@@ -46,3 +56,21 @@ def convert_array(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, 
         # PTX cvt gives the top bit for NaN, except from a narrow float to at most 32 bits, where it gives 0.
         found[np.isnan(array)] = low if dtype.kind == "i" else 1 << (dtype.bits - 1)
     return found
+
+
+def _rounded_to_odd(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """As f32 for the way to a narrower type: what is not exact gets an odd last bit, so that it is rounded only once.
+
+    Source: Boldo and Melquiond, Emulation of a FMA and correctly rounded sums, IEEE Transactions on Computers, 2008.
+    """
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8:  # f64 holds 53 bits: the lowest 11 become one
+        is_big = np.abs(array.astype(np.float64)) >= 2.0**53
+        odd = ((array >> 11) | ((array & 2047) != 0)) << 11
+        array = np.where(is_big, odd, array)
+    exact = array.astype(np.float64)
+    single = exact.astype(np.float32)
+    back = single.astype(np.float64)
+    bits = single.view(np.int32)
+    wrong = (back != exact) & ~np.isnan(exact) & (bits & 1 == 0)
+    bits += np.where(wrong, np.where(np.abs(back) > np.abs(exact), -1, 1), 0).astype(np.int32)
+    return single

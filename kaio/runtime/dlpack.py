@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kaio.dtypes import DTYPES, DType
+from kaio.dtypes import DTYPES, DType, bf16, f8e4m3, f8e5m2
 
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
@@ -24,6 +24,15 @@ __all__ = [
 DEVICE_CPU, DEVICE_CUDA, DEVICE_CUDA_HOST, DEVICE_CUDA_MANAGED = 1, 2, 3, 13
 READ_ONLY = 1  # a flag of a versioned tensor
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
+_CODES_BY_DTYPE: dict[DType, int] = {
+    bf16: 4,
+    f8e4m3: 10,
+    f8e5m2: 12,
+}  # kDLBfloat, kDLFloat8_e4m3fn, kDLFloat8_e5m2 (DLPack 1.1)
+
+_NEUTRAL: dict[DType, np.dtype[Any]] = {
+    dtype: np.dtype(f"u{dtype.itemsize}") for dtype in _CODES_BY_DTYPE
+}  # NumPy exports only its own types
 
 
 class Tensor(ctypes.Structure):
@@ -79,10 +88,14 @@ class _Python:
 python = _Python()
 
 
+def _code(dtype: DType) -> int:
+    return _CODES_BY_DTYPE.get(dtype, _CODES[dtype.kind])
+
+
 def dtype_of_code(code: int, bits: int, lanes: int) -> DType | None:
     """kaio's dtype for DLPack's, None if there is none."""
     for dtype in DTYPES:
-        if (_CODES[dtype.kind], dtype.bits, 1) == (code, bits, lanes):
+        if (_code(dtype), dtype.bits, 1) == (code, bits, lanes):
             return dtype
     return None
 
@@ -97,7 +110,7 @@ class _Export:
             "version": 3,
             "shape": buffer.shape,
             "strides": buffer.strides,
-            "typestr": buffer.dtype.numpy.str,
+            "typestr": _NEUTRAL.get(buffer.dtype, buffer.dtype.numpy).str,
             "data": (buffer.pointer, False),
         }
         self._memory = buffer.memory
@@ -126,4 +139,5 @@ def export_buffer(buffer: GpuBuffer[Any], device: tuple[int, int], versioned: bo
     else:
         tensor = ManagedTensor.from_address(python.pointer(capsule, b"dltensor")).tensor
     tensor.data, tensor.device_type, tensor.device_id = buffer.pointer, *device
+    tensor.code = _code(buffer.dtype)
     return capsule

@@ -142,8 +142,13 @@ class _Interface:
             "data": (pointer, read_only),
             "shape": shape,
             "strides": strides,
-            "typestr": dtype.numpy.str,
+            "typestr": _typestr(dtype),
         }
+
+
+def _typestr(dtype: DType) -> str:
+    """How the interface names a type; of those that NumPy has from elsewhere it knows the size alone."""
+    return f"|V{dtype.itemsize}" if dtype.numpy.isbuiltin != 1 else dtype.numpy.str
 
 
 def overlay(
@@ -155,7 +160,7 @@ def overlay(
     """
     if 0 in shape:
         return np.empty(shape, dtype.numpy)
-    return np.asarray(_Interface(pointer, shape, strides, dtype, read_only, keep))
+    return np.asarray(_Interface(pointer, shape, strides, dtype, read_only, keep)).view(dtype.numpy)
 
 
 # Any address does to compute a layout from, but NumPy takes null as a request to allocate.

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from kaio.dtypes import DType
+from kaio.dtypes import DType, is_float
+from kaio.rounding import fits_float, nearest
 
-__all__ = ["Misfit", "describe", "is_masked", "largest_float", "plain_number", "read_scalar"]
+__all__ = ["Misfit", "describe", "is_masked", "plain_number", "read_scalar"]
 
 
 class Misfit(Exception):
@@ -50,9 +51,9 @@ def read_scalar(value: Any, dtype: DType, name: str) -> bool | int | float:
 def plain_number(value: Any) -> Any:
     """The Python number that `value` holds; else None or `value` itself."""
     if isinstance(value, np.generic | np.ndarray):
-        if is_masked(value) or value.ndim or value.dtype.kind not in "biuf":
+        if is_masked(value) or value.ndim or not (value.dtype.kind in "biu" or is_float(value.dtype)):
             return None  # to NumPy even its durations are real numbers
-        return float(value) if value.dtype.kind == "f" else value.item()
+        return float(value) if is_float(value.dtype) else value.item()
     if isinstance(value, bool | int | float):
         return value
     if getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None)):
@@ -73,21 +74,22 @@ def _fitting_int(dtype: DType, value: Any, plain: int) -> int:
 
 
 def _fitting_float(dtype: DType, value: Any, plain: Any) -> float:
-    try:
-        found = float(plain)
-        with np.errstate(over="ignore"):
-            overflows = math.isinf(dtype.numpy.type(found)) and not math.isinf(found)
-    except OverflowError:
-        overflows = True
-    if not overflows:
-        return found
-    largest = f"the largest {dtype!r} is {largest_float(dtype):.8g}; infinity is `math.inf`"
+    if dtype.bits < 32:
+        number = plain if isinstance(plain, int) else float(plain)
+        if fits_float(dtype, number):
+            return nearest(dtype, number)
+    else:
+        try:
+            found = float(plain)
+            with np.errstate(over="ignore"):
+                overflows = math.isinf(dtype.numpy.type(found)) and not math.isinf(found)
+        except OverflowError:
+            overflows = True
+        if not overflows:
+            return found
+    infinity = "" if dtype.is_storage else "; infinity is `math.inf`"
+    largest = f"the largest {dtype!r} is {dtype.largest:.8g}{infinity}"
     raise Misfit(f"does not fit {dtype!r} (got {_short(value)})", largest)
-
-
-def largest_float(dtype: DType) -> float:
-    """The largest finite value of a float dtype."""
-    return float(np.finfo(dtype.numpy).max)
 
 
 def _refused(dtype: DType, value: Any, help: str | None, annotation: str | None = None) -> Misfit:
@@ -133,5 +135,6 @@ def _noun(value: Any) -> str:
 
 def _short(value: Any) -> str:
     is_scalar = isinstance(value, np.generic | np.ndarray) and value.ndim == 0
-    text = repr(value.item() if is_scalar and value.dtype.kind in "biuf" else value)
+    is_number = is_scalar and (value.dtype.kind in "biu" or is_float(value.dtype))
+    text = repr(value.item() if is_number else value)
     return text if len(text) <= 60 else f"{text[:57]}…"

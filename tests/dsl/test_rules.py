@@ -7,12 +7,14 @@ from itertools import product
 import numpy as np
 import pytest
 
-from kaio import bool_, f32, f64, i8, i32, i64, u8, u64
+from kaio import bf16, bool_, f16, f32, i8, i32, i64, u8, u64
 from kaio.dsl import rules
 from kaio.dsl.literals import literal
 from kaio.dsl.rules import binary, common
 from kaio.dtypes import DTYPES, dtype_of
-from tests.dsl.rule_types import FLOATS, INTEGERS, NUMBERS, help_of, named, one_of, refusal
+from tests.dsl.rule_types import FLOATS, INTEGERS, NUMBERS, STORAGE, help_of, named, one_of, refusal
+
+COMPUTED = (bool_, *NUMBERS)
 
 
 # ---------------------------------------------------------------------- two numbers
@@ -29,9 +31,42 @@ def test_integers_meet_in_the_narrowest_integer_that_holds_both(a, b):
 
 @pytest.mark.parametrize(("a", "b"), list(product(NUMBERS, FLOATS)), ids=lambda d: d.name)
 def test_with_a_float_the_result_is_the_float(a, b):
-    wanted = f64 if f64 in (a, b) and a.is_float else b
+    wanted = b if a.is_int else max((a, b), key=lambda d: d.bits)
+    if {a, b} == {f16, bf16}:  # neither has all values of the other
+        wanted = f32
     assert common(a, b, "+") is wanted
     assert common(b, a, "+") is wanted
+
+
+@pytest.mark.parametrize("dtype", STORAGE, ids=repr)
+@pytest.mark.parametrize("op", [*rules.ARITHMETIC, *rules.BITWISE, *rules.SHIFTS, *rules.COMPARISONS])
+def test_an_8_bit_float_has_no_operators(op, dtype):
+    for other in (*DTYPES, literal(2), literal(0.5)):
+        shown = other.name if other in DTYPES else repr(other)
+        assert refusal(binary, op, dtype, other) == (
+            f"`{dtype!r} {op} {shown}`: {dtype!r} is stored and cast, and not computed with"
+        )
+        refusal(binary, op, other, dtype)
+    assert help_of(binary, op, dtype, f32) == f"cast the {dtype!r}, for example `kaio.f32(...)`"
+
+
+@pytest.mark.parametrize("dtype", STORAGE, ids=repr)
+def test_an_8_bit_float_has_no_unary_operators(dtype):
+    for op in ("-", "+", "~", "not"):
+        wanted = f"`{op}` of {dtype!r}: {dtype!r} is stored and cast, and not computed with"
+        assert refusal(rules.unary, op, dtype) == wanted
+
+
+@pytest.mark.parametrize("dtype", [f16, bf16], ids=repr)
+def test_a_literal_takes_the_16_bits_that_it_meets_and_a_named_one_is_f32(dtype):
+    assert common(dtype, literal(0.1), "*") is dtype
+    assert common(literal(2), dtype, "*") is dtype
+    assert common(dtype, named(0.0), "+") is f32
+    assert common(dtype, named(0), "+") is f32
+    assert binary("<", dtype, literal(0.1)).left is dtype
+    assert binary("<", dtype, named(0.1)).left is f32
+    assert refusal(common, f16, literal(1e6), "*") == "`1000000.0` does not fit f16"
+    assert help_of(common, f16, literal(1e6), "*") == "compute in a wider type, for example `kaio.f32(...)`"
 
 
 @pytest.mark.parametrize("dtype", NUMBERS, ids=repr)
@@ -53,7 +88,7 @@ def test_bools_have_bitwise_operators():
         assert binary(op, bool_, u8).result is u8
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=repr)
+@pytest.mark.parametrize("dtype", COMPUTED, ids=repr)
 def test_division_of_integers_is_f32(dtype):
     if dtype is not bool_:
         assert binary("/", dtype, dtype).result is (dtype if dtype.is_float else f32)
@@ -100,7 +135,7 @@ def test_powers():
 
 
 # ---------------------------------------------------------------------- comparisons
-@pytest.mark.parametrize(("a", "b"), list(product(DTYPES, DTYPES)), ids=lambda d: d.name)
+@pytest.mark.parametrize(("a", "b"), list(product(COMPUTED, COMPUTED)), ids=lambda d: d.name)
 def test_every_pair_of_types_compares(a, b):
     for op in rules.COMPARISONS:
         assert binary(op, a, b).result is bool_

@@ -49,7 +49,7 @@ class OldExporter(Exporter):
 # Out.
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype.numpy.isbuiltin == 1])
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3), (0, 3)])
 def test_numpy_sees_a_buffer_of_the_cpu_device_in_place(cpu: Any, dtype: Any, shape: Any) -> None:
     host = (np.arange(np.prod(shape, dtype=int)) % 2).astype(dtype.numpy).reshape(shape)

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 from llvmlite import ir as llvm
 
 from kaio.dsl import primitives, rules
+from kaio.dsl.compiler import halves
 from kaio.dsl.compiler.comparisons import compare
 from kaio.dsl.compiler.conversions import convert, resize
 from kaio.dsl.compiler.division import divide_floats, divide_ints
+from kaio.dsl.compiler.narrow_floats import is_narrow
 from kaio.dsl.compiler.power import power
 from kaio.dsl.compiler.scalars import Value, constant
 from kaio.dsl.values import Type, Weak
-from kaio.dtypes import DType, f32, f64, i32, u32, u64
+from kaio.dtypes import DType, i32, u32, u64
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
@@ -31,11 +33,13 @@ def unary(e: Emitter, op: str, value: Value, dtype: Type) -> Value:
         return value
     if op == "~":
         return e.b.not_(value)
-    return negate(e, value) if dtype.is_float else e.b.sub(constant(dtype, 0), value)
+    return negate(e, value, dtype) if dtype.is_float else e.b.sub(constant(dtype, 0), value)
 
 
-def negate(e: Emitter, value: Value) -> Value:
+def negate(e: Emitter, value: Value, dtype: DType) -> Value:
     """-value of a float; libNVVM's dialect has no `fneg`, and subtracting from -0.0 is the same."""
+    if is_narrow(dtype):
+        return halves.negate(e, value, dtype)
     return e.b.fsub(llvm.Constant(value.type, -0.0), value)
 
 
@@ -51,6 +55,8 @@ def binary(e: Emitter, op: str, left: tuple[Value, Type], right: tuple[Value, Ty
         return power(e, x, y, y_type, result)
     if op in rules.BITWISE:
         return {"&": e.b.and_, "|": e.b.or_, "^": e.b.xor}[op](x, y)
+    if op in "+-*/" and is_narrow(result):
+        return halves.arithmetic(e, op, x, y, result)
     if op in "+-*":
         names = {"+": "add", "-": "sub", "*": "mul"}
         return getattr(e.b, ("f" if result.is_float else "") + names[op])(x, y)
@@ -83,9 +89,9 @@ def _shift(e: Emitter, op: str, x: Value, amount: Value, amount_type: Type, dtyp
     return b.select(over, constant(dtype, 0), b.shl(x, narrow) if op == "<<" else b.lshr(x, narrow))
 
 
-def fma(e: Emitter, x: Value, y: Value, z: Value) -> Value:
+def fma(e: Emitter, x: Value, y: Value, z: Value, dtype: DType) -> Value:
     """x * y + z, rounded once."""
-    return e.use(primitives.fma, x, y, z, f32 if isinstance(x.type, llvm.FloatType) else f64)
+    return e.use(primitives.fma, x, y, z, dtype)
 
 
 def product(e: Emitter, values: list[Value], dtype: DType) -> Value:

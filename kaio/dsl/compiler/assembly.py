@@ -14,7 +14,7 @@ from kaio.errors import CompileError, Mistake, Place
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
 
-__all__ = ["Written", "assemble", "in_words", "mark"]
+__all__ = ["Written", "assemble", "in_words", "instruction", "mark"]
 
 _MARK = re.compile(r"^\s*// kaio\.ptx (\d+)\b", re.MULTILINE)
 _ERROR = re.compile(r"line (\d+); (?:error|fatal)\s*: (.*)")
@@ -46,6 +46,12 @@ def assemble(
     if len(results) < 2:
         return [made] * len(results)
     return [e.b.extract_value(made, k) for k in range(len(results))]
+
+
+def instruction(e: Emitter, mnemonic: str, result: llvm.Type, operands: Sequence[llvm.Value]) -> llvm.Value:
+    """One instruction whose result depends on its operands alone."""
+    text = ", ".join(f"${k}" for k in range(len(operands) + 1))
+    return assemble(e, f"{mnemonic} {text};", [result], operands)[0]
 
 
 def _letter(kind: llvm.Type) -> str:

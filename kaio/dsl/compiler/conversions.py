@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir as llvm
 
 from kaio.dsl import primitives
+from kaio.dsl.compiler.narrow_floats import is_narrow, narrow, truth, widen
 from kaio.dsl.compiler.scalars import Value, choose, constant, llvm_type
 from kaio.dsl.values import BOOL, Compound, EnumType, Type, Weak
-from kaio.dtypes import DType, f64, i32, u32
+from kaio.dtypes import DType, f32, f64, i32, u32
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
@@ -32,11 +33,19 @@ def convert(e: Emitter, value: Value, source: Type, target: Type) -> Value:
         return literal(e, value, source, target)
     if source is target or not isinstance(source, DType):
         return value
+    if is_narrow(source):
+        if target is BOOL:
+            return truth(e, value, source)
+        value, source = widen(e, value, source), f32
+        if source is target:
+            return value
     if target is BOOL:
         zero = constant(source, 0)
         return e.b.fcmp_unordered("!=", value, zero) if source.is_float else e.b.icmp_unsigned("!=", value, zero)
     if source is BOOL:
         return e.b.select(value, constant(target, 1), constant(target, 0))
+    if is_narrow(target):
+        return narrow(e, value, source, target)
     if source.is_float:
         if target.is_float:
             return resize(e.b.fpext, e.b.fptrunc, value, source, target)

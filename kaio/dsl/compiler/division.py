@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kaio.dsl import primitives
+from kaio.dsl.compiler import halves
 from kaio.dsl.compiler.float_bits import copysign
+from kaio.dsl.compiler.narrow_floats import is_narrow
 from kaio.dsl.compiler.scalars import Value, constant
-from kaio.dtypes import DType
+from kaio.dtypes import DType, f32
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
@@ -19,7 +21,9 @@ __all__ = ["divide_floats", "divide_ints"]
 
 
 def divide_floats(e: Emitter, op: str, x: Value, y: Value, dtype: DType) -> Value:
-    """npy_divmod of NumPy: fmod, then floored towards the divisor's sign."""
+    """npy_divmod of NumPy: fmod, then floored towards the divisor's sign; narrow floats through f32, as there."""
+    if is_narrow(dtype):
+        return halves.through_f32(e, dtype, lambda x, y: divide_floats(e, op, x, y, f32), x, y)
     b, zero = e.b, constant(dtype, 0.0)
     remainder = b.frem(x, y) if e.target.name == "host" else e.use(primitives.libdevice, "fmod", [x, y], dtype)
     nonzero = b.fcmp_unordered("!=", remainder, zero)

@@ -314,7 +314,8 @@ class Emitter:
             self.assigning = ir.user_name(frame.origin(str(call.arguments[0])))
         self.is_result_read = target in frame.reads
         self.require(call.callee.since, f"`{call.callee.name}`")
-        return call.callee.rule(self.target.name)(self, call, *values)
+        result = call.callee.rule(self.target.name)(self, call, *values)
+        return result if call.rounded is None else self.convert(result, call.result, call.rounded)
 
     def _argument(self, frame: Frame, argument: str | ir.Constant, type_: Type) -> Any:
         if isinstance(argument, ir.Constant):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from llvmlite import ir as llvm
 
 from kaio.dsl.compiler.scalars import Value, llvm_type
 from kaio.dtypes import DType
+from kaio.rounding import bits_of
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
@@ -39,5 +41,4 @@ def extreme(b: llvm.IRBuilder, name: str, x: Value, y: Value) -> Value:
 def magnitude_bits(e: Emitter, value: Value, dtype: DType) -> tuple[Value, Value]:
     """The bits of a float without its sign, and those of infinity."""
     bits = llvm.IntType(dtype.bits)
-    exponent = 0x7F800000 if dtype.bits == 32 else 0x7FF0000000000000
-    return e.b.and_(e.b.bitcast(value, bits), bits((1 << dtype.bits - 1) - 1)), bits(exponent)
+    return e.b.and_(e.b.bitcast(value, bits), bits((1 << dtype.bits - 1) - 1)), bits(bits_of(dtype, math.inf))

@@ -36,11 +36,13 @@ class Products:
 
     def fuse(self, e: Emitter, op: ir.Binary, left: Any, right: Any, dtype: Type) -> Any:
         """The sum or difference in one rounding, or None where neither side is a product; of two the left one is."""
+        if not isinstance(dtype, DType):
+            return None
         if (product := self._of(op.left, dtype)) is not None:
-            return fma(e, *product, right if op.op == "+" else negate(e, right))
+            return fma(e, *product, right if op.op == "+" else negate(e, right, dtype), dtype)
         if (product := self._of(op.right, dtype)) is not None:
             x, y = product
-            return fma(e, x if op.op == "+" else negate(e, x), y, left)
+            return fma(e, x if op.op == "+" else negate(e, x, dtype), y, left, dtype)
         return None
 
     def _of(self, name: str, dtype: Type) -> tuple[Any, Any] | None:

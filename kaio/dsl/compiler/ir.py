@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kaio.dsl.values import Type, show
+from kaio.dtypes import DType
 from kaio.errors import Place
 from kaio.source import Source
 
@@ -334,6 +335,7 @@ class TypedCall:
     operands: the types that the arguments are converted to
     static: what the record's rules need to know beyond that
     body: a function that the record's rules lower in place
+    rounded: the type that the result is converted to in the end, where it is another
     """
 
     callee: Any
@@ -342,6 +344,7 @@ class TypedCall:
     result: Type
     static: tuple[Any, ...] = ()
     body: Typed | None = None
+    rounded: DType | None = None
 
 
 @dataclass(frozen=True)

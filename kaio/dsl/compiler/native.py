@@ -15,7 +15,17 @@ import llvmlite.binding as llvm
 
 from kaio.errors import InternalError
 
-__all__ = ["Machine", "add_triple", "compile_object", "host_key", "load", "new_machine", "optimise", "parse"]
+__all__ = [
+    "Machine",
+    "add_triple",
+    "compile_object",
+    "converts_halves",
+    "host_key",
+    "load",
+    "new_machine",
+    "optimise",
+    "parse",
+]
 
 Machine = Any
 
@@ -36,6 +46,13 @@ def host_key() -> str:
     """What object code depends on beside its source: the machine, its features, and the LLVM that wrote it."""
     version = ".".join(map(str, llvm.llvm_version_info))
     return "|".join((*_host(), version))
+
+
+@functools.cache
+def converts_halves() -> bool:
+    """Whether the machine converts between f16 and f32; elsewhere LLVM would call a function that is not there."""
+    triple, _, features = _host()
+    return not triple.startswith(("x86", "i386", "i686")) or "+f16c" in features.split(",")
 
 
 def new_machine(features: str | None = None) -> Machine:

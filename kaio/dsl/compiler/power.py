@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from llvmlite import ir as llvm
 
 from kaio.dsl import primitives
+from kaio.dsl.compiler.narrow_floats import is_narrow, narrow, widen
 from kaio.dsl.compiler.scalars import Value, constant
 from kaio.dsl.values import Type, Weak
-from kaio.dtypes import DType
+from kaio.dtypes import DType, f32
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
@@ -18,7 +19,15 @@ __all__ = ["power"]
 
 
 def power(e: Emitter, base: Value, exponent: Value, exponent_type: Type, dtype: DType) -> Value:
-    """Integers exactly, wrapping; a float to a small literal int by multiplication, otherwise by libdevice's pow."""
+    """Integers exactly, wrapping; a float to a small literal int by multiplication, otherwise by libdevice's pow.
+
+    Narrow floats are raised as f32.
+    """
+    if is_narrow(dtype):
+        wide = widen(e, base, dtype)
+        if not isinstance(exponent_type, Weak):
+            exponent, exponent_type = e.convert(exponent, exponent_type, f32), f32
+        return narrow(e, power(e, wide, exponent, exponent_type, f32), f32, dtype)
     if isinstance(exponent_type, Weak) and len(exponent_type.values) == 1 and isinstance(exponent_type.values[0], int):
         number = exponent_type.values[0]
         if dtype.is_int or abs(number) <= 16:

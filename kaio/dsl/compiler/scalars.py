@@ -10,6 +10,7 @@ from llvmlite import ir as llvm
 from kaio.dsl.values import BOOL, EnumType, Type, Weak
 from kaio.dtypes import DType
 from kaio.errors import InternalError
+from kaio.rounding import bits_of
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
@@ -20,7 +21,7 @@ Value = Any  # an llvmlite value; llvmlite has no types of its own
 
 
 def llvm_type(type_: Type) -> llvm.Type:
-    """The LLVM type of a scalar in a register."""
+    """The LLVM type of a scalar in a register; floats of 16 and 8 bits are their bits."""
     if type_ is BOOL:
         return llvm.IntType(1)
     if isinstance(type_, Weak):  # which of several values: their position
@@ -28,7 +29,7 @@ def llvm_type(type_: Type) -> llvm.Type:
     if isinstance(type_, EnumType):
         type_ = type_.dtype
     if isinstance(type_, DType):
-        if type_.is_float:
+        if type_.is_float and type_.bits >= 32:
             return llvm.FloatType() if type_.bits == 32 else llvm.DoubleType()
         return llvm.IntType(type_.bits)
     raise InternalError(f"{type_!r} has no value at run time")
@@ -38,6 +39,8 @@ def constant(dtype: DType, value: int | float | bool) -> llvm.Constant:
     """A number of that type."""
     if dtype is BOOL:
         return llvm.Constant(llvm.IntType(1), int(bool(value)))
+    if dtype.is_float and dtype.bits < 32:
+        return llvm.Constant(llvm_type(dtype), bits_of(dtype, value))
     return llvm.Constant(llvm_type(dtype), float(value) if dtype.is_float else int(value))
 
 

@@ -35,8 +35,9 @@ from kaio.dsl.types import (
     close_dtype,
     spelled,
 )
-from kaio.dtypes import DType
+from kaio.dtypes import DType, is_float
 from kaio.errors import KernelSyntaxError, Mistake
+from kaio.rounding import fits_float
 from kaio.source import Source
 
 __all__ = ["read_annotation", "signature"]
@@ -296,7 +297,8 @@ def _wrong_default_value(param: Param, annotation: EnumAnnotation | RecordAnnota
 def _is_number(value: Any, kinds: str) -> bool:
     """Whether the value is a Python or NumPy number of these kinds (``b i f``)."""
     kind = "b" if isinstance(value, bool | np.bool_) else "i" if isinstance(value, int | np.integer) else "f"
-    return isinstance(value, int | float | np.bool_ | np.integer | np.floating) and kind in kinds
+    is_number = isinstance(value, int | float | np.bool_ | np.integer | np.floating)
+    return (is_number or (isinstance(value, np.generic) and is_float(value.dtype))) and kind in kinds
 
 
 def _fits_const(value: Any, of: type) -> bool:
@@ -315,8 +317,4 @@ def _fits_dtype(value: Any, dtype: DType) -> bool:
         return _is_number(value, "bi") and low <= int(value) <= high
     if not _is_number(value, "bif"):
         return False
-    try:
-        number = float(value)
-    except OverflowError:
-        return False
-    return number in (np.inf, -np.inf) or number != number or abs(number) <= float(np.finfo(dtype.numpy).max)
+    return fits_float(dtype, float(value) if isinstance(value, np.generic) else value)

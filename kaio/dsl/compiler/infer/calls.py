@@ -95,9 +95,9 @@ def _call_intrinsic(inference: Inference, assign: ir.Assign, op: ir.Call, callee
         _check_body(callee, body, given)
     result = _with_index(given, inference.index)
     inference.calls[assign.target] = ir.TypedCall(
-        callee, tuple(arguments), resolved.operands, result, resolved.static, body
+        callee, tuple(arguments), resolved.operands, result, resolved.static, body, resolved.rounded
     )
-    return result
+    return resolved.rounded or result
 
 
 def _in_order(signature: inspect.Signature, given: Mapping[str, Any]) -> list[str | ir.Constant]:

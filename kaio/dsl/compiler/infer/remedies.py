@@ -19,9 +19,15 @@ __all__ = ["of_index", "of_operand", "with_cast"]
 
 def with_cast(origins: Origins, problem: RuleError, op: ir.Binary, left: Type, right: Type) -> RuleError:
     """The same mistake, with the cast written out where one is the way out."""
+    one, two = origins.text(op.left), origins.text(op.right)
+    if any(isinstance(type_, DType) and type_.is_storage for type_ in (left, right)):
+        one, two = (
+            f"kaio.f32({text})" if isinstance(type_, DType) and type_.is_storage else text
+            for text, type_ in ((one, left), (two, right))
+        )
+        return RuleError(problem.what, f"cast it, for example `{one} {op.op} {two}`")
     if not isinstance(left, DType) or not isinstance(right, DType) or u64 not in (left, right):
         return problem
-    one, two = origins.text(op.left), origins.text(op.right)
     cast = f"{one} {op.op} kaio.u64({two})" if left is u64 else f"kaio.u64({one}) {op.op} {two}"
     return RuleError(problem.what, f"cast one side, for example `{cast}`")
 
