@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import kaio
 from kaio import In, InOut, i8, i32
-from kaio.dtypes import DTYPES, DType
+from kaio.dtypes import DTYPES, DType, is_float
 from tests.dsl.compiler.host import compiled
 from tests.dsl.from_text import kernel, message, namespace
 
@@ -30,12 +30,12 @@ def select(condition: Any, yes: Any, no: Any) -> Any:
 
 
 def smaller(old: Any, value: Any) -> Any:
-    signed = select(np.signbit(value), value, old) if np.asarray(old).dtype.kind == "f" else old
+    signed = select(np.signbit(value), value, old) if is_float(np.asarray(old).dtype) else old
     return select(old == value, signed, np.fmin(old, value))
 
 
 def larger(old: Any, value: Any) -> Any:
-    signed = select(np.signbit(old), value, old) if np.asarray(old).dtype.kind == "f" else old
+    signed = select(np.signbit(old), value, old) if is_float(np.asarray(old).dtype) else old
     return select(old == value, signed, np.fmax(old, value))
 
 
