@@ -17,7 +17,7 @@ from kaio.errors import Mistake
 
 __all__ = ["check_names"]
 
-_BUILTINS = ("range", "min", "max", "abs", "int", "float", "bool", "len", "round")
+_BUILTINS = ("range", "min", "max", "abs", "int", "float", "bool", "len", "round", "print")
 _BUFFER_ATTRIBUTES = ("size", "shape", "strides", "ndim", "dtype")
 _AXES = ("x", "y", "z")
 
@@ -37,7 +37,6 @@ _FROM_CUDA = {
 }
 
 _INSTEAD = {
-    "print": "store the values in a buffer and print them after the launch",
     "sum": "add in a `for` loop",
     "pow": "write `a ** b`",
     "divmod": "write `a // b` and `a % b`",
