@@ -195,9 +195,31 @@ class Kernel:
         return self._stage("llvm", target, index_bits, consts_and_types)
 
     def types(self, target: str | Device | None = None, *, index_bits: IndexBits = 32, **consts_and_types: Any) -> str:
-        """The source's values with the type that each was found to have; as `compile` else."""
+        """The source with the type of each variable beside the line that sets it, to `print`; as `compile` else.
+
+        The functions that the kernel calls follow, for each types of arguments that they are called with. The typed
+        IR is `stages()["types"]`.
+
+        >>> import kaio
+        >>> @kaio.kernel
+        ... def mean(x: kaio.In[kaio.f32], y: kaio.Out[kaio.f64]):
+        ...     total = 0
+        ...     for k in range(x.size):
+        ...         total += x[k]
+        ...     y[0] = total / x.size
+        >>> print(mean.types())  # doctest: +ELLIPSIS
+        mean, ...
+        1 | @kaio.kernel
+        2 | def mean(x: kaio.In[kaio.f32], y: kaio.Out[kaio.f64]):
+        3 |     total = 0                                           # total: f32
+        4 |     for k in range(x.size):                             # k: i32
+        5 |         total += x[k]                                   # total: f32
+        6 |     y[0] = total / x.size                               # y[]: f64, from f32
+        """
         __tracebackhide__ = is_message
-        return self._stage("types", target, index_bits, consts_and_types)
+        from kaio.dsl.compiler.type_view import type_view
+
+        return type_view(self._inspect("types", target, index_bits, consts_and_types).stages["types"])  # type: ignore[arg-type]
 
     def _stage(self, stage: str, target: Any, index_bits: IndexBits, consts_and_types: dict[str, Any]) -> str:
         __tracebackhide__ = is_message

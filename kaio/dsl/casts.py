@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kaio.dsl import stores
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved
 from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import Type, Weak, show
+from kaio.dsl.values import ArrayType, BufferType, Type, Weak, show
 from kaio.dtypes import DType, bool_, f32, i32
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def _python_cast(name: str, dtype: DType) -> Intrinsic:
 
     def typing(value: Type) -> Resolved:
         if dtype is bool_ and not isinstance(value, DType | Weak):
-            raise RuleError(f"{show(value)} is neither true nor false")
+            way_out = "compare an element: `value[0] > 0`" if isinstance(value, ArrayType | BufferType) else None
+            raise RuleError(f"{show(value)} is neither true nor false", way_out)
         given = number(value, f"what `{name}` converts")
         if isinstance(given, Weak) and dtype is not bool_:
             convert = int if dtype is i32 else float

@@ -226,16 +226,18 @@ class RangeType:
 
 @dataclass(frozen=True)
 class IteratorType:
-    """A running `for` loop over a range."""
+    """A running `for` loop over a range, or over the positions of a tuple, whose items then have the type `item`."""
 
     range: RangeType
+    item: Type | None = None
 
 
 @dataclass(frozen=True)
 class StepType:
-    """What advancing an iterator gives: the next number, and whether there was one."""
+    """What advancing an iterator gives: the next number or item, and whether there was one."""
 
     range: RangeType
+    item: Type | None = None
 
 
 class ObjectType:

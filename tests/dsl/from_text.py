@@ -56,7 +56,7 @@ def run(
 def types_of(made: kaio.Kernel, **options: Any) -> dict[str, str]:
     """The type of every value of a kernel by its name; those of variables under the names of the source."""
     found: dict[str, str] = {}
-    for line in made.types(**options).splitlines():
+    for line in str(made.stages(**options)["types"]).splitlines():
         left, _, type_ = line.rpartition("    : ")
         if left:
             found[left.split(" = ")[0].strip()] = type_

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import builtins
+import difflib
+import inspect
 import math
 import sys
 import types
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Namespace
-from kaio.dsl.values import BufferType, ObjectType, TupleType, Type
+from kaio.dsl.values import ArrayType, BufferType, ObjectType, TupleType, Type, Weak
+from kaio.dtypes import DType
 
-__all__ = ["NOT_NUMPY", "instead_of_call", "instead_of_function", "instead_of_indexing", "instead_of_operand"]
+__all__ = [
+    "NOT_NUMPY",
+    "instead_of_call",
+    "instead_of_function",
+    "instead_of_indexing",
+    "instead_of_operand",
+    "misbound",
+    "not_callable",
+]
 
 NOT_NUMPY = "NumPy does not run on a device"
 
@@ -25,6 +37,44 @@ _OTHER_NAMES = {
     "arctan2": "atan2", "arctanh": "atanh", "deg2rad": "radians", "fmax": "max", "fmin": "min", "power": "pow",
     "rad2deg": "degrees", "rint": "round",
 }  # fmt: skip
+
+
+_NUMPY = {
+    **dict.fromkeys(
+        ("zeros", "ones", "empty", "full", "array", "zeros_like", "empty_like", "arange", "linspace"),
+        "an array of the thread is `kaio.local_mem(shape, dtype)`, one of the block `kaio.shared_mem(shape, dtype)`",
+    ),
+    **dict.fromkeys(("sum", "prod", "mean", "dot", "matmul", "einsum", "cumsum"), "write a `for` loop"),
+    "clip": "write `min(max(x, low), high)`",
+    "where": "write `a if condition else b`",
+    "square": "write `x * x`",
+    "sign": "write `i32(x > 0) - i32(x < 0)`",
+    "mod": "write `a % b`",
+    "divide": "write `a / b`",
+    "floor_divide": "write `a // b`",
+    "logical_and": "write `a and b`",
+    "logical_or": "write `a or b`",
+    "logical_not": "write `not a`",
+}
+
+_LIBRARIES = {
+    "time": "a kernel is timed from outside: `kernel.over(...).options(timed=True)`, then `done.elapsed_ms`",
+    "datetime": "pass the time as a parameter of the kernel",
+    "random": "make random numbers before the launch, and pass them in a buffer",
+    "_random": "make random numbers before the launch, and pass them in a buffer",
+    "os": "read it before the launch, and pass it as a parameter of the kernel",
+    "posix": "read it before the launch, and pass it as a parameter of the kernel",
+    "torch": "PyTorch does not run in a kernel; use Python's `math` or kaio's own functions",
+    "scipy": "SciPy does not run in a kernel; use Python's `math` or kaio's own functions",
+    "logging": "store numbers in a buffer and log them after the launch",
+    "re": "a kernel has no strings: do it before the launch",
+    "itertools": "write `for` loops over `range(...)`, one inside the other",
+    "functools": "write a `for` loop, or a function of your own",
+    "operator": "write the operator itself, for example `a + b`",
+    "threading": "threads of a block wait for each other in `kaio.bar_sync()`",
+    "asyncio": "await the launch; threads of a block wait for each other in `kaio.bar_sync()`",
+    "collections": "a few values are a tuple `(a, b)`; an array of the thread is `kaio.local_mem(shape, dtype)`",
+}
 
 
 def instead_of_function(name: str) -> str | None:
@@ -46,15 +96,26 @@ def instead_of_call(callee: Any, text: str) -> str:
         return f"read one of its axes: `{text}.x`"
     if isinstance(callee, types.MethodType):
         return f"it is a method; call a function, and give it what it needs of `{text.rpartition('.')[0]}`"
-    module, name = getattr(callee, "__module__", "") or "", getattr(callee, "__name__", "")
+    module, name = _module(callee), getattr(callee, "__name__", "")
     if module.startswith("numpy") or isinstance(callee, np.ufunc):
         found = instead_of_function(name)
-        return f"{NOT_NUMPY}; write `{found}`" if found else f"{NOT_NUMPY}; use Python's `math` or kaio's own functions"
+        way_out = f"write `{found}`" if found else _NUMPY.get(name, "use Python's `math` or kaio's own functions")
+        return f"{NOT_NUMPY}; {way_out}"
+    for library, way_out in _LIBRARIES.items():
+        if module.partition(".")[0] == library:
+            return way_out
     if module == "math":
         return "of `math` a kernel has sqrt, exp, log, sin and the like; write others as a function of your own"
     if isinstance(getattr(callee, "__wrapped__", None), types.FunctionType):  # functools, Numba
         return f"it is wrapped by `{_decorator(callee)}`; call the function inside: `{text}.__wrapped__(...)`"
     return "call a plain Python function, a `@kaio.func`, a dtype or one of kaio's functions"
+
+
+def _module(callee: Any) -> str:
+    """The module of a function, or of the object whose method it is (`random.random`)."""
+    owner = getattr(callee, "__self__", None)
+    found = getattr(callee, "__module__", None) or getattr(type(owner), "__module__", None)
+    return str(found or "")
 
 
 def _decorator(callee: Any) -> str:
@@ -80,3 +141,28 @@ def instead_of_indexing(indexed: Any, text: str) -> str | None:
     if isinstance(indexed, list | dict | set | range | str | bytes):
         return f"pass the numbers as a buffer, for example `{text.lower()}: In[f32]`"
     return None
+
+
+def not_callable(called: Type, text: str) -> str | None:
+    """The way out for `x(i)` of a value that is no function."""
+    if isinstance(called, BufferType | ArrayType):
+        return f"an element is read with brackets: `{text}[i]`"
+    if isinstance(called, DType | Weak):
+        return f"`{text}` is a number here: give the function another name, or write `{text} * ...`"
+    return None
+
+
+def misbound(signature: inspect.Signature, arguments: int, keywords: Iterable[str]) -> tuple[str, str | None]:
+    """What is wrong with the arguments of a call, and the way out; `arguments` is how many have no keyword."""
+    parameters = [p for p in signature.parameters.values() if p.kind is not p.POSITIONAL_ONLY]
+    known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    for keyword in keywords:
+        if keyword not in known and not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            near = difflib.get_close_matches(keyword, known, 1)
+            listed = f"it has {', '.join(f'`{name}`' for name in known)}" if known else "give the values in order"
+            return f"there is no parameter `{keyword}`", f"did you mean `{near[0]}`?" if near else listed
+    try:
+        signature.bind(*[None] * arguments, **dict.fromkeys(keywords))
+    except TypeError as problem:
+        return str(problem), None
+    return "", None

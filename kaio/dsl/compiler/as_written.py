@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import copy
 import sys
 import types
 
-from kaio.dsl.compiler.check.scope import is_print
-from kaio.dsl.printing import F_STRING, SPEC
+from kaio.dsl.compiler.desugar import NAMES, desugar
 from kaio.source import Source
 
 __all__ = ["as_written"]
@@ -20,7 +18,8 @@ def as_written(function: types.FunctionType, source: Source) -> types.FunctionTy
     The body is shared with the source's tree, not copied: that would recurse as deep as its expressions nest.
     """
     code = function.__code__
-    factory = _def("factory", [ast.arg(name) for name in code.co_freevars], [_statement(source.node)])
+    outer = [*code.co_freevars, *NAMES]
+    factory = _def("factory", [ast.arg(name) for name in outer], [_statement(source.node)])
     outside: ast.stmt = factory
     owner = _class_around(source.qualified_name)
     if owner is not None:  # names like `__x` are mangled with the name of the class
@@ -32,6 +31,7 @@ def as_written(function: types.FunctionType, source: Source) -> types.FunctionTy
     inner = _code_inside(_code_inside(module))
     inner = (inner if owner is None else _code_inside(inner)).replace(co_name=code.co_name)
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    cells |= {name: types.CellType(value) for name, value in NAMES.items()}
     closure = tuple(cells[name] for name in inner.co_freevars)
     made = types.FunctionType(inner, function.__globals__, function.__name__, function.__defaults__, closure)
     made.__kwdefaults__ = function.__kwdefaults__
@@ -43,42 +43,7 @@ def _statement(node: ast.FunctionDef | ast.Lambda) -> ast.stmt:
     if isinstance(node, ast.Lambda):
         return ast.Return(ast.Lambda(_bare(node.args), node.body))
     # Under another name, since inside the factory its own would be a closure variable that it calls itself by.
-    return _def("inner", _bare(node.args), _with_f_strings_as_tuples(node.body))
-
-
-def _with_f_strings_as_tuples(body: list[ast.stmt]) -> list[ast.stmt]:
-    """The same statements; in those that print, an f-string is the tuple that the record of `print` reads.
-
-    Only statements are copied, and only those around a `print`.
-    """
-    return [_statement_with_tuples(statement) for statement in body]
-
-
-def _statement_with_tuples(statement: ast.stmt) -> ast.stmt:
-    if isinstance(statement, ast.Expr) and is_print(statement.value):
-        printed = copy.copy(statement.value)
-        printed.args = [_as_tuple(a) if isinstance(a, ast.JoinedStr) else a for a in printed.args]
-        return ast.copy_location(ast.Expr(printed), statement)
-    bodies = {name: found for name in ("body", "orelse") if isinstance(found := getattr(statement, name, None), list)}
-    if bodies:
-        statement = copy.copy(statement)
-        for name, found in bodies.items():
-            setattr(statement, name, _with_f_strings_as_tuples(found))
-    return statement
-
-
-def _as_tuple(string: ast.JoinedStr) -> ast.Tuple:
-    """`f"{x:.2f} m"` as `(F_STRING, x, SPEC + ".2f", " m")`."""
-    items: list[ast.expr] = [ast.copy_location(ast.Constant(F_STRING), string)]
-    for part in string.values:
-        if not isinstance(part, ast.FormattedValue):
-            items.append(part)
-            continue
-        items.append(part.value)
-        match part.format_spec:
-            case ast.JoinedStr(values=[ast.Constant(value=str() as spec)]):
-                items.append(ast.copy_location(ast.Constant(SPEC + spec), string))
-    return ast.copy_location(ast.Tuple(items, ast.Load()), string)
+    return _def("inner", _bare(node.args), desugar(node.body))
 
 
 def _def(name: str, args: list[ast.arg] | ast.arguments, body: list[ast.stmt]) -> ast.FunctionDef:

@@ -13,7 +13,7 @@ from typing import Any
 
 from llvmlite import ir as llvmlite_ir
 
-from kaio.dsl.compiler import arithmetic, comparisons, conversions, elements, ir, loops, scalars
+from kaio.dsl.compiler import arithmetic, comparisons, conversions, elements, ir, loops, membership, scalars
 from kaio.dsl.compiler.declared import call
 from kaio.dsl.compiler.frame import Frame, join
 from kaio.dsl.compiler.leaves import rebuild, undefined
@@ -261,9 +261,9 @@ class Emitter:
             case ir.Item(value=name, position=position):
                 return values[name][position]
             case ir.Iterate(value=name):
-                return values[name]
+                return loops.positions(self, type_, types[name], values[name])
             case ir.StepValue(step=name):
-                return values[name].value
+                return loops.value(self, types[name], values[name])
             case ir.StepFlag(step=name):
                 return values[name].more
         raise InternalError(f"the emitter does not know `{assign.op}`")
@@ -282,6 +282,8 @@ class Emitter:
     def _binary(self, frame: Frame, target: str, op: ir.Binary, result: Type) -> Any:
         call = frame.typed.calls[target]
         types, values = frame.typed.types, frame.values
+        if op.op == "in":
+            return membership.member(self, call, values.get(op.left), values[op.right])
         if isinstance(result, Weak):  # one of the two has several values; its position is the result's
             left = types[op.left]
             return values.get(op.left) if isinstance(left, Weak) and len(left.values) > 1 else values.get(op.right)
@@ -382,6 +384,8 @@ class Emitter:
     def _step(self, frame: Frame, label: int, iterator: str) -> Turn:
         type_, span = frame.typed.types[iterator], frame.values[iterator]
         assert isinstance(type_, IteratorType)
+        if label not in frame.heads:
+            return loops.only_turn(self, type_.range, span)
         turn = loops.turn(self, type_.range, span)
         self.target.note_range(self, turn.value, span.start, span.stop, span.step)
         frame.loops.append((label, turn))

@@ -24,7 +24,6 @@ from kaio.dsl.compiler.host_exchange import Peers
 from kaio.dsl.compiler.prove import Prover
 from kaio.dsl.compiler.target import BufferValue
 from kaio.errors import InternalError
-from kaio.print_abi import Line
 from kaio.program import DynamicArray, Site
 
 __all__ = ["HostModule", "emit_host", "emit_plain"]
@@ -44,7 +43,6 @@ class HostModule:
     waits: bool
     dynamic: tuple[DynamicArray, ...] = ()
     proved: tuple[int, int] = (0, 0)
-    prints: tuple[Line, ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -93,10 +91,7 @@ def _finish(body: Body, exported: tuple[str, ...]) -> HostModule:
     module = body.module
     sites = tuple(body.sites.found)
     dynamic = body.inputs.dynamic
-    prints = body.sites.prints.found
-    return HostModule(
-        str(module), exported, sites, body.shared_nbytes, _libdevice(module), body.waits, dynamic, prints=prints
-    )
+    return HostModule(str(module), exported, sites, body.shared_nbytes, _libdevice(module), body.waits, dynamic)
 
 
 def _libdevice(module: llvm.Module) -> tuple[str, ...]:
@@ -163,9 +158,6 @@ class _PlainTarget:
 
     def linear_thread(self, e: Emitter) -> llvm.Value:
         raise InternalError("a function without threads has no number")
-
-    def number_line(self, e: Emitter, line: Line) -> None:
-        return None
 
     def leave(self, e: Emitter) -> None:
         e.b.ret_void()

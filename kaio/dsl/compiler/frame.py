@@ -28,6 +28,7 @@ class Frame:
 
     starts, ends: the LLVM block in which a block of the IR begins, and the one in which it ends
     edges: the ways from block to block that were emitted
+    heads: the blocks that a loop goes back to
     """
 
     typed: ir.Typed
@@ -44,6 +45,8 @@ class Frame:
     def __post_init__(self) -> None:
         self.blocks: Mapping[int, ir.Block] = {block.label: block for block in self.typed.function.blocks}
         self.definitions = ir.definitions(self.typed.function)
+        order = {label: position for position, label in enumerate(self.blocks)}
+        self.heads = {to for at, block in self.blocks.items() for to in block.targets() if order[to] <= order[at]}
 
     @cached_property
     def reads(self) -> frozenset[str]:

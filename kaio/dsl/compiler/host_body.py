@@ -30,13 +30,11 @@ from kaio.dsl.compiler.host_context import (
     frame_of,
 )  # fmt: skip
 from kaio.dsl.compiler.host_exchange import Peers, own_word
-from kaio.dsl.compiler.print_ring import Lines
 from kaio.dsl.compiler.prove import Prover
 from kaio.dsl.compiler.scalars import nbytes
 from kaio.dsl.compiler.target import BufferValue
 from kaio.dsl.intrinsic import Intrinsic
 from kaio.errors import InternalError, Place
-from kaio.print_abi import Line
 from kaio.program import Site, aligned
 from kaio.source import Source
 
@@ -44,15 +42,11 @@ __all__ = ["Body", "Sites"]
 
 
 class Sites:
-    """The numbered sites of a program, and the lines it prints.
-
-    One source place has one number, however often it is emitted. 0 is no site.
-    """
+    """The numbered sites of a program; one source place has one number, however often it is emitted. 0 is no site."""
 
     def __init__(self) -> None:
         self.found = [Site("none", Place("", 0))]
         self._numbers: dict[Site, int] = {}
-        self.prints = Lines()
 
     def number(self, site: Site) -> int:
         """The number of a site, a new one where it was not seen before."""
@@ -271,11 +265,7 @@ class Body:
             conditions = [i for i in e.b.block.instructions if isinstance(i, llvm.instructions.ICMPInstr)]
             self.prover.note_range(value, start, stop, step, conditions)
 
-    # -------------------------------------------------------------- leaving, waiting and printing
-
-    def number_line(self, e: Emitter, line: Line) -> int:
-        """The number of a line that the program prints."""
-        return self.sites.prints.number(line)
+    # -------------------------------------------------------------- leaving and waiting
 
     def leave(self, e: Emitter) -> None:
         """The kernel returns; the scheduler learns through which exit."""

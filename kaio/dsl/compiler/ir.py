@@ -82,7 +82,7 @@ class Unary:
 
 @dataclass(frozen=True)
 class Binary:
-    """An arithmetic, bitwise, shift or comparison operator."""
+    """An arithmetic, bitwise, shift or comparison operator, or `in`."""
 
     op: str
     left: str
@@ -160,7 +160,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Iterate:
-    """Start a loop over a range."""
+    """Start a loop over a range or a tuple."""
 
     value: str
 
@@ -180,7 +180,7 @@ class Step:
 
 @dataclass(frozen=True)
 class StepValue:
-    """The number a loop is at."""
+    """The number or item that a loop is at."""
 
     step: str
 

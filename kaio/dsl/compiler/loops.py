@@ -8,24 +8,29 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir as llvm
 
 from kaio.dsl.compiler.comparisons import less
-from kaio.dsl.compiler.scalars import constant, llvm_type
-from kaio.dsl.values import RangeType
+from kaio.dsl.compiler.leaves import leaves, rebuild
+from kaio.dsl.compiler.scalars import choose, constant, llvm_type
+from kaio.dsl.values import Compound, IteratorType, RangeType, StepType, Type
 from kaio.dtypes import DType
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
 
-__all__ = ["RangeValue", "Turn", "make_range", "turn"]
+__all__ = ["RangeValue", "Turn", "make_range", "only_turn", "positions", "turn", "value"]
 
 
 @dataclass(frozen=True)
 class RangeValue:
-    """A range whose bounds are computed; `first`: whether there is a first number, where a step could wrap."""
+    """A range whose bounds are computed; `first`: whether there is a first number, where a step could wrap.
+
+    items: the leaves of each item, where the loop goes over a tuple
+    """
 
     start: Any
     stop: Any
     step: Any
     first: Any
+    items: tuple[tuple[Any, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,7 @@ class Turn:
     value: Any
     more: Any
     phis: list[tuple[Any, Any, Any]]
+    items: tuple[tuple[Any, ...], ...] = ()
 
 
 def make_range(e: Emitter, type_: RangeType, bounds: list[Any]) -> RangeValue:
@@ -51,17 +57,47 @@ def make_range(e: Emitter, type_: RangeType, bounds: list[Any]) -> RangeValue:
     return RangeValue(start, stop, step, first)
 
 
+def positions(e: Emitter, type_: Type, source: Type, value: Any) -> RangeValue:
+    """What a loop counts through: a range, or the positions of a tuple, whose items are computed before."""
+    assert isinstance(type_, IteratorType)
+    if type_.item is None:
+        assert isinstance(value, RangeValue)
+        return value
+    assert isinstance(source, Compound)
+    pairs = zip(value, source.items, strict=True)
+    items = tuple(tuple(leaves(e.convert(item, given, type_.item), type_.item)) for item, given in pairs)
+    start, stop, step = (constant(type_.range.dtype, n) for n in (0, len(items), 1))
+    return RangeValue(start, stop, step, None, items)
+
+
+def value(e: Emitter, type_: Type, at: Turn) -> Any:
+    """The number or the item that a loop is at."""
+    assert isinstance(type_, StepType)
+    if type_.item is None:
+        return at.value
+    columns = zip(*at.items, strict=True)
+    return rebuild(iter([choose(e, at.value, list(column)) for column in columns]), type_.item)
+
+
 def turn(e: Emitter, type_: RangeType, span: RangeValue) -> Turn:
     """The head of the loop; the builder stands at the start of its block."""
     dtype, b = type_.dtype, e.b
     here = b.phi(llvm_type(dtype))
     if span.first is None:
         later = b.add(here, span.step, flags=("nsw",) if dtype.kind == "i" else ())
-        return Turn(here, _before(e, dtype, here, span.stop, (type_.step or 1) > 0), [(here, span.start, later)])
+        more = _before(e, dtype, here, span.stop, (type_.step or 1) > 0)
+        return Turn(here, more, [(here, span.start, later)], span.items)
     more = b.phi(llvm.IntType(1))  # a step other than 1 could wrap: go on while more than a step is left
     later = b.add(here, span.step)
     again = _towards(e, type_, span.step, lambda up: _is_more_than_a_step_left(e, dtype, here, span, up))
     return Turn(here, more, [(here, span.start, later), (more, span.first, again)])
+
+
+def only_turn(e: Emitter, type_: RangeType, span: RangeValue) -> Turn:
+    """The head of a loop that nothing goes back to: its body always leaves."""
+    up = (type_.step or 1) > 0
+    more = _before(e, type_.dtype, span.start, span.stop, up) if span.first is None else span.first
+    return Turn(span.start, more, [], span.items)
 
 
 def _is_plain(type_: RangeType, start: Any, stop: Any) -> bool:

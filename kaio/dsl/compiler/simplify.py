@@ -121,6 +121,11 @@ def _evaluate(op: ir.Op, known: Mapping[str, Any]) -> Any:
                 return symbol == "is not" if other is None and {left, right} <= known.keys() else _UNKNOWN
             case ir.Unary(op=symbol, operand=name) if known.get(name, _GIVEN) is not _GIVEN:
                 return symbols.UNARY[symbol](known[name])
+            case ir.Tuple(items=items) if all(known.get(item, _GIVEN) is not _GIVEN for item in items):
+                return tuple(known[item] for item in items)
+            case ir.Binary(op="in", left=left, right=right):
+                item, items = known.get(left, _GIVEN), known.get(right, _GIVEN)
+                return item in items if item is not _GIVEN and isinstance(items, tuple) else _UNKNOWN
             case ir.Binary(op=symbol, left=left, right=right) if _GIVEN not in (
                 known.get(left, _GIVEN),
                 known.get(right, _GIVEN),
@@ -182,7 +187,9 @@ def _roots(block: ir.Block, known: set[str]) -> Iterable[str]:
     for statement in block.body:
         if isinstance(statement, ir.SetItem):
             yield from (statement.array, statement.index, statement.value)
-        elif statement.target not in known and not isinstance(statement.op, ir.Phi | ir.Copy | ir.Argument):
+        elif isinstance(statement.op, ir.Tuple) or (
+            statement.target not in known and not isinstance(statement.op, ir.Phi | ir.Copy | ir.Argument)
+        ):
             yield statement.target  # typed even where unused: its mistakes are the user's
     match block.terminator:
         case ir.Branch(condition=name) | ir.Return(value=name):

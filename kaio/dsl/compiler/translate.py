@@ -15,6 +15,7 @@ import builtins
 import operator
 import types
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -97,6 +98,31 @@ class _Interpreter(CUDABytecodeInterpreter):
             self.loc = _Loc(self.loc.filename, line or self.loc.line, column)
             self.loc.place = self.source.place_at(line, column, end_line, end_column)
         return super()._dispatch(inst, kws)
+
+    def _remove_unused_temporaries(self) -> None:
+        """Give a value the name of the variable that it is stored in, where that is all that is done with it.
+
+        Numba's own takes for granted that a value which is stored is not read again, and `(n := x[i]) > 2` reads it.
+        """
+        block: Any = self.current_block
+        reads = Counter(v.name for s in block.body for v in s.list_vars())
+        reads.subtract(s.target.name for s in block.body if isinstance(s, nir.Assign))
+        body: list[Any] = []
+        for statement in block.body:
+            if isinstance(statement, nir.Assign):
+                target, value = statement.target, statement.value
+                if target.is_temp and target.name in self.assigner.unused_dests:
+                    continue
+                if body and self._is_only_stored(body[-1], target, value) and reads[value.name] == 1:
+                    body[-1].target = target
+                    continue
+            body.append(statement)
+        block.body = body
+
+    def _is_only_stored(self, before: Any, target: Any, value: Any) -> bool:
+        """Whether the statement before makes the temporary that is stored now; `i += 1` stays two statements."""
+        is_made_before = isinstance(before, nir.Assign) and isinstance(value, nir.Var) and before.target is value
+        return is_made_before and value.is_temp and not self._var_used_in_binop(target.name, before.value)
 
 
 def _interpret(function: types.FunctionType, source: Source) -> Any:
@@ -202,6 +228,8 @@ class _Reader:
         match e.op:
             case "binop" | "inplace_binop":
                 fn = e.fn if e.op == "binop" else e.immutable_fn
+                if fn is operator.contains:
+                    return ir.Binary("in", e.rhs.name, e.lhs.name)
                 if fn in _BINARY:
                     return ir.Binary(_BINARY[fn], e.lhs.name, e.rhs.name)
             case "unary":

@@ -55,6 +55,16 @@ def mistakes(body: str, **options: Any) -> list[str]:
         "y[x.size - 1] = x[-1] + x.shape[0] + x.ndim",
         "if n > 0:\n    if n > 1:\n        return\n    y[0] = 1\nelif n > -5:\n    y[0] = 2\nelse:\n    y[0] = 3",
         "y[0] = 0xFF + 1_000 + 1e-3",
+        "if (v := x[0]) > 1 and (w := v * 2) > 3:\n    y[0] = v + w",
+        "while (k := n) > 3:\n    n -= k\ny[0] = k",
+        "for k in range(n):\n    if x[k] > 1:\n        break\nelse:\n    y[0] = 1",
+        "while n > 0:\n    n -= 1\nelse:\n    y[0] = 1",
+        "match n:\n    case 1 | 2:\n        y[0] = 1\n    case k if k > 5:\n        return\n    case _:\n        pass",
+        "if n in (1, 2) or x[0] not in (0.5, n):\n    y[0] = 1",
+        "for w in (0.25, 0.5):\n    y[0] = w",
+        "for a, b in ((1, 2), (3, 4)):\n    y[a] = b",
+        "total: f32 = 0\ncount: int = 0\nok: bool = n > 3\ny[0] = total + count",
+        "v = x[0]\ny[0] = v\ndel v",
     ],
 )
 def test_the_kernel_language(body: str) -> None:
@@ -84,6 +94,15 @@ SET = [
     "n = n + 1\ny[0] = n",
     "z = 1\nif n > 3:\n    z = 2\ny[0] = z",
     "while n > 3:\n    z = 1\n    while n > z:\n        break\n    y[0] = z\n    n -= 1",
+    "for k in range(n):\n    if x[k] > 1:\n        z = k\n        break\nelse:\n    z = -1\ny[0] = z",
+    "for k in (1, 2):\n    z = k\ny[0] = z + k",
+    "while n > 3:\n    n -= 1\nelse:\n    z = 1\ny[0] = z",
+    "match n:\n    case 1:\n        z = 1\n    case _:\n        z = 2\ny[0] = z",
+    "match n:\n    case 1:\n        z = 1\n    case k:\n        return\ny[0] = z",
+    "if not ((z := n) > 3):\n    return\ny[0] = z",
+    "if n > 3 or (z := n) > 1:\n    y[0] = n\nelse:\n    y[0] = z",
+    "y[0] = (z := n) + z",
+    "z = (w := n) + 1 if n > 3 else (w := 2)\ny[0] = w + z",
 ]
 
 
@@ -126,6 +145,28 @@ def test_a_variable_that_is_set_on_every_path(body: str) -> None:
     ],
 )
 def test_a_variable_that_may_be_unset(body: str, what: str) -> None:
+    assert mistakes(body) == [what]
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (
+            "if n > 3 and (z := n) > 5:\n    y[0] = 1\ny[1] = z",
+            "`z` may not be set when line 4 reads it: line 2 sets it only where the condition is looked at to there",
+        ),
+        (
+            "match n:\n    case 1:\n        z = 1\n    case 2:\n        z = 2\ny[0] = z",
+            "`z` may not be set when line 7 reads it: line 6 sets it only in one case of `match n`",
+        ),
+        (
+            "for k in range(n):\n    if x[k] > 1:\n        break\nelse:\n    z = -1\ny[0] = z",
+            "`z` may not be set when line 7 reads it: line 6 sets it only if the loop of line 2 ends without `break`",
+        ),
+        ("z = n\ndel z\ny[0] = z", "`z` is read in line 4, and line 3 deletes it"),
+    ],
+)
+def test_a_variable_that_newer_statements_may_leave_unset(body: str, what: str) -> None:
     assert mistakes(body) == [what]
 
 
@@ -325,5 +366,5 @@ def test_a_device_function_that_is_called_with_a_literal_takes_one_way() -> None
 
 def test_a_lambda_is_checked_like_a_function() -> None:
     function = lambda v: [v for v in range(3)]  # noqa: E731, C416
-    with pytest.raises(KernelSyntaxError, match="a kernel has no comprehensions"):
+    with pytest.raises(KernelSyntaxError, match="a kernel has no list comprehensions"):
         check(function, parse(function), None)

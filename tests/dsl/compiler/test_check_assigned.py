@@ -41,6 +41,26 @@ def blocks(depth: int, in_loop: bool) -> st.SearchStrategy[list[str]]:
         st.tuples(
             st.sampled_from(["while pick():", "while True:", "for a in range(pick()):", "for b in range(2):"]), looped
         ).map(lambda two: [two[0], *indented(two[1])]),
+        st.tuples(st.sampled_from(["while pick():", "for a in range(pick()):", "for b in (1, 2):"]), looped, inner).map(
+            lambda three: [three[0], *indented(three[1]), "else:", *indented(three[2])]
+        ),
+        st.tuples(inner, inner).map(
+            lambda two: [
+                "match pick():",
+                "    case 1:",
+                *indented(indented(two[0])),
+                "    case c:",
+                *indented(indented(two[1])),
+            ]
+        ),
+        st.tuples(
+            st.sampled_from(
+                ["if pick() and (a := pick()):", "if (b := pick()) or (c := pick()):", "if not (pick() or (a := 1)):"]
+            ),
+            inner,
+            inner,
+        ).map(lambda three: [three[0], *indented(three[1]), "else:", *indented(three[2])]),
+        names.map(lambda name: [f"{name} = 1", f"del {name}"]),
     ]
     return st.lists(st.one_of([*simple, *compound, *compound]), min_size=1, max_size=4).map(flat)
 

@@ -346,9 +346,14 @@ MISTAKES = [
     ),
     ("t = (1, n)\ni, j, k = t", "i, j, k", "a tuple of 2 cannot be unpacked into 3 names", None),
     ("i, j = n", "i, j", "i32 cannot be unpacked", None),
-    ("v = n(3)", "n(3)", "i32 cannot be called", None),
+    (
+        "v = n(3)",
+        "n(3)",
+        "`n` is i32, and cannot be called",
+        "`n` is a number here: give the function another name, or write `n * ...`",
+    ),
     ("v = n[0]", "n[0]", "i32 cannot be indexed", "annotate it as a buffer, for example `In[f32]`"),
-    ("if x:\n    x[0] = 1", None, "InOut[f32] is neither true nor false", None),
+    ("if x:\n    x[0] = 1", None, "InOut[f32] is neither true nor false", "compare an element: `x[0] > 0`"),
     ("v = grid(4)", "grid(4)", "`grid` takes the literal 1, 2 or 3, not int literal 4", None),
     (
         "v = shared_mem(n, f32)",
@@ -370,7 +375,7 @@ MISTAKES = [
     (
         "v = np.sin(n)",
         "np.sin(n)",
-        "`sin` cannot be called in a kernel",
+        "`np.sin` cannot be called in a kernel",
         "NumPy does not run on a device; write `math.sin`",
     ),
     ("v = len(n)", "len(n)", "i32 has no length", None),
@@ -500,7 +505,7 @@ def test_a_call_that_does_not_fit_the_signature():
     before = "def g(v, w=1):\n    return v"
     assert mistakes(function("v = g()", before))[0].what == "`g(v, w=1)`: missing a required argument: 'v'"
     assert mistakes(function("v = g(1, 2, 3)", before))[0].what == "`g(v, w=1)`: too many positional arguments"
-    assert mistakes(function("v = g(1, z=2)", before))[0].what == "`g(v, w=1)`: got an unexpected keyword argument 'z'"
+    assert mistakes(function("v = g(1, z=2)", before))[0].what == "`g(v, w=1)`: there is no parameter `z`"
 
 
 def test_recursion_names_the_cycle():

@@ -2,6 +2,5 @@ from kaio import In, Out, f32
 
 
 def kernel(x: In[f32], y: Out[f32]):
-    total: float = 0
-    rest: f32
+    total: bool = 0.5
     y[0] = total

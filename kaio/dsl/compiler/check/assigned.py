@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kaio.dsl.compiler.check.constant import UNDECIDED, condition, is_compile_time, loops_at_least_once
-from kaio.dsl.compiler.check.scope import Scope, names_set, own_nodes
+from kaio.dsl.compiler.check.scope import Scope, is_irrefutable, names_set, own_nodes
 from kaio.errors import Mistake
 
 __all__ = ["check_assigned"]
@@ -29,6 +29,9 @@ class _Path:
     def set(self, names: Iterable[str]) -> _Path:
         return _Path(self.surely | frozenset(names), self.maybe | frozenset(names))
 
+    def without(self, names: Iterable[str]) -> _Path:
+        return _Path(self.surely - frozenset(names), self.maybe - frozenset(names))
+
 
 @dataclass
 class _Loop:
@@ -39,8 +42,7 @@ class _Loop:
 def check_assigned(scope: Scope, known: Mapping[str, Any] | None = None) -> Iterator[Mistake]:
     """The variables that may be read before they are set, each once, in source order."""
     walk = _Walk(scope, known)
-    told_elsewhere = frozenset(n.target.id for n in scope.nodes if isinstance(n, ast.NamedExpr))
-    walk.block(scope.body, _Path(told_elsewhere, told_elsewhere))
+    walk.block(scope.body, _Path(frozenset(), frozenset()))
     yield from walk.mistakes
 
 
@@ -80,43 +82,64 @@ class _Walk:
                     loop = self.loops[-1]
                     (loop.breaks if isinstance(node, ast.Break) else loop.continues).append(path)
                 return None
+            case ast.Match():
+                return self._match(node, path)
             case ast.Return():
                 self.reads(node, path)
                 return None
             case ast.AugAssign():
-                self.reads(node.value, path)
                 if isinstance(node.target, ast.Name):
                     self.read(node.target, path)
-                self.reads(node.target, path)
+                path = self.reads(node.target, self.reads(node.value, path))
             case ast.Assign() | ast.Expr() | ast.Assert() | ast.AnnAssign():
-                self.reads(node, path)
+                path = self.reads(node, path)
+            case ast.Delete(targets=targets):
+                for target in targets:
+                    if isinstance(target, ast.Name):
+                        self.read(target, path)
+                        path = path.without([target.id])
+                return path
         # All others are refused elsewhere; what they set counts as set, so that one mistake is not told twice.
         return path.set(self._names_set_in(node))
 
     def _if(self, node: ast.If, path: _Path) -> _Path | None:
-        self.reads(node.test, path)
+        held, failed = self.condition(node.test, path)
         decided = condition(self.scope, node.test, self.known)
-        then = self.block(node.body, path) if decided in (True, UNDECIDED) else None
-        otherwise = self.block(node.orelse, path) if decided in (False, UNDECIDED) else None
+        then = self.block(node.body, held) if decided in (True, UNDECIDED) else None
+        otherwise = self.block(node.orelse, failed) if decided in (False, UNDECIDED) else None
         joined = _join([then, otherwise])
         if joined and decided is UNDECIDED and self.known is None and is_compile_time(self.scope, node.test):
             return joined.set(joined.maybe - path.maybe)
         return joined
 
     def _while(self, node: ast.While, path: _Path) -> _Path | None:
-        self.reads(node.test, path)
+        held, failed = self.condition(node.test, path)
         decided = condition(self.scope, node.test, self.known)
-        loop = self._body(node.body, path if decided is not False else None)
-        after = _Path(path.surely, path.maybe | self._names_set_in(node))
-        return _join([*loop.breaks, None if decided is True else after])
+        loop = self._body(node.body, held if decided is not False else None)
+        after = _Path(failed.surely, failed.maybe | self._names_set_in(node))
+        return _join([*loop.breaks, self.block(node.orelse, None if decided is True else after)])
 
     def _for(self, node: ast.For, path: _Path) -> _Path | None:
-        self.reads(node.iter, path)
-        self.reads(node.target, path)
+        path = self.reads(node.target, self.reads(node.iter, path))
         loop = self._body(node.body, path.set(self._names_set_in(node.target)))
         if loops_at_least_once(node):
-            return _join([*loop.breaks, *loop.continues])
-        return _join([*loop.breaks, _Path(path.surely, path.maybe | self._names_set_in(node))])
+            after = _join(loop.continues)
+        else:
+            after = _Path(path.surely, path.maybe | self._names_set_in(node))
+        return _join([*loop.breaks, self.block(node.orelse, after)])
+
+    def _match(self, node: ast.Match, path: _Path) -> _Path | None:
+        path = self.reads(node.subject, path)
+        ends: list[_Path | None] = []
+        for case in node.cases:
+            held = failed = self.reads(case.pattern, path).set(self._names_set_in(case.pattern))
+            if case.guard is not None:
+                held, failed = self.condition(case.guard, held)
+            ends.append(self.block(case.body, held))
+            path = _Path(path.surely, failed.maybe)
+            if case.guard is None and is_irrefutable(case.pattern):
+                return _join(ends)
+        return _join([*ends, path])
 
     def _body(self, body: list[ast.stmt], path: _Path | None) -> _Loop:
         """Walk a loop's body once; the way off its end counts as a `continue`."""
@@ -126,10 +149,48 @@ class _Walk:
         loop.continues.append(end)
         return loop
 
-    def reads(self, root: ast.AST, path: _Path) -> None:
-        for node in own_nodes(root):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-                self.read(node, path)
+    def reads(self, root: ast.AST, path: _Path) -> _Path:
+        """Note what an expression or a simple statement reads; gives the path with what its `:=` set."""
+        if not any(isinstance(node, ast.NamedExpr) for node in own_nodes(root)):
+            for node in own_nodes(root):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                    self.read(node, path)
+            return path
+        match root:
+            case ast.NamedExpr(target=target, value=value):
+                return self.reads(value, path).set([target.id])
+            case ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
+                held, failed = self.condition(root, path)
+                return _Path(held.surely & failed.surely, held.maybe | failed.maybe)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                held, failed = self.condition(test, path)
+                ends = self.reads(body, held), self.reads(orelse, failed)
+                return _Path(ends[0].surely & ends[1].surely, ends[0].maybe | ends[1].maybe)
+            case ast.Assign(targets=targets, value=value):  # Python computes the value first
+                for part in [value, *targets]:
+                    path = self.reads(part, path)
+                return path
+        for child in ast.iter_child_nodes(root):
+            path = self.reads(child, path)
+        return path
+
+    def condition(self, node: ast.expr, path: _Path) -> tuple[_Path, _Path]:
+        """What is set where a condition holds, and where it fails: `a and (b := c)` sets `b` only where it holds."""
+        match node:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                held, failed = self.condition(operand, path)
+                return failed, held
+            case ast.BoolOp(op=op, values=values):
+                is_and = isinstance(op, ast.And)
+                ends: list[_Path] = []
+                for value in values:
+                    held, failed = self.condition(value, path)
+                    path = held if is_and else failed
+                    ends.append(failed if is_and else held)
+                left = _join(ends) or path
+                return (path, left) if is_and else (left, path)
+        path = self.reads(node, path)
+        return path, path
 
     def read(self, node: ast.Name, path: _Path) -> None:
         name, scope = node.id, self.scope
@@ -154,9 +215,13 @@ def _unbound(scope: Scope, read: ast.Name, is_maybe: bool) -> Mistake:
     store = before[-1] if before else stores[0]
     skipped = next((outer for outer in _around(scope, store) if not _holds(outer, read)), None)
     set_in = f"line {_start(store)[0]}"
+    deleted = [node for node in scope.nodes if _deletes(node, name) and _start(node) < _start(read)]
     first = skipped.lineno if skipped and before else next((o.lineno for o in _loops_around(scope, read)), line)
     if store is read:
         what = f"`{name}` is updated in line {line} before it is set"
+    elif deleted:
+        what = f"`{name}` is read in line {line}, and line {_start(deleted[-1])[0]} deletes it"
+        return scope.mistake(what, read, "leave the `del` out")
     elif not before:
         what = f"`{name}` is read in line {line} before it is set, in {set_in}"
     elif not is_maybe:
@@ -168,6 +233,10 @@ def _unbound(scope: Scope, read: ast.Name, is_maybe: bool) -> Mistake:
     return scope.mistake(
         what, read, f"set it first, for example `{name} = {_example(scope, name)}` before line {first}"
     )
+
+
+def _deletes(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del) and node.id == name
 
 
 def _set_by_the_step_of(scope: Scope, read: ast.Name) -> set[ast.AST]:
@@ -183,7 +252,7 @@ def _start(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
-_Compound = ast.If | ast.For | ast.While
+_Compound = ast.If | ast.For | ast.While | ast.Match
 
 
 def _around(scope: Scope, node: ast.AST) -> Iterator[_Compound]:
@@ -202,9 +271,15 @@ def _holds(outer: _Compound, node: ast.AST) -> bool:
 
 
 def _reason(around: _Compound, store: ast.AST) -> str:
+    if isinstance(around, ast.Match):
+        return f"only in one case of `match {ast.unparse(around.subject)}`"
+    if isinstance(around, ast.If) and any(part is store for part in ast.walk(around.test)):
+        return "only where the condition is looked at to there"
     if isinstance(around, ast.If):
         is_then = any(_start(s) <= _start(store) <= (s.end_lineno or 0, s.end_col_offset or 0) for s in around.body)
         return f"only if `{ast.unparse(around.test)}` is {'true' if is_then else 'false'}"
+    if any(_start(s) <= _start(store) for s in around.orelse):
+        return f"only if the loop of line {around.lineno} ends without `break`"
     return f"only if the loop of line {around.lineno} runs at least once"
 
 

@@ -115,9 +115,16 @@ class _FirstUse:
                 case ast.While():
                     self._uses(node.test)
                     self._block(node.body, in_loop | self._writes(node))
+                    self._block(node.orelse, in_loop)
                 case ast.For():
                     self._uses(node.iter)
                     self._block(node.body, in_loop | self._writes(node))
+                    self._block(node.orelse, in_loop)
+                case ast.Match():
+                    self._uses(node.subject)
+                    self._written |= in_loop
+                    for case in node.cases:
+                        self._block(case.body, in_loop)
                 case ast.Assign():
                     self._uses(node.value)
                     for target in node.targets:

@@ -59,6 +59,8 @@ def loops_at_least_once(node: ast.For) -> bool:
             numbers = [_literal(argument) for argument in args]
             known = [number for number in numbers if number is not None]
             return len(known) == len(numbers) and known[2:] != [0] and len(range(*known)) > 0
+        case ast.Tuple(elts=[_, *_]):
+            return True
     return False
 
 

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from typing import TypeGuard, TypeVar
 
 from kaio.dsl import literals, rules
-from kaio.dsl.compiler.check.scope import Scope, is_print
+from kaio.dsl.annotated import is_annotation
+from kaio.dsl.compiler.check.scope import LATER, UNKNOWN, Scope
+from kaio.dsl.function import Func
 from kaio.dsl.intrinsic import Intrinsic
 from kaio.dsl.rule_error import RuleError
 from kaio.dtypes import DType
@@ -46,27 +48,23 @@ _REFUSED: dict[type[ast.AST], tuple[str, str]] = {
     ast.ImportFrom: ("a kernel cannot import", "import at the top of the file"),
     ast.Global: ("a kernel cannot set a global variable", "write into a buffer; reading a global needs no `global`"),
     ast.Nonlocal: ("a kernel cannot set a variable of the function around it", "write into a buffer"),
-    ast.Delete: ("a kernel has no `del`", "leave it out: a variable of a kernel holds nothing that must be freed"),
-    ast.Match: ("a kernel has no `match`", "write `if`, `elif` and `else`"),
-    ast.List: ("a kernel has no lists", _TUPLE),
     ast.Set: ("a kernel has no sets", _TUPLE),
     ast.Dict: ("a kernel has no dicts", _TUPLE),
-    ast.ListComp: ("a kernel has no comprehensions", "write a `for` loop"),
-    ast.SetComp: ("a kernel has no comprehensions", "write a `for` loop"),
-    ast.DictComp: ("a kernel has no comprehensions", "write a `for` loop"),
+    ast.ListComp: ("a kernel has no list comprehensions", "fill a `kaio.local_mem(n, dtype)` array in a `for` loop"),
+    ast.SetComp: ("a kernel has no set comprehensions", "fill a `kaio.local_mem(n, dtype)` array in a `for` loop"),
+    ast.DictComp: ("a kernel has no dict comprehensions", "fill a `kaio.local_mem(n, dtype)` array in a `for` loop"),
     ast.GeneratorExp: ("a kernel has no generator expressions", "write a `for` loop"),
-    ast.JoinedStr: (
-        "a kernel has no strings",
-        "print it, or store numbers in a buffer and format them after the launch",
-    ),
-    ast.NamedExpr: ("a kernel has no `:=`", "assign on a line of its own"),
+    ast.JoinedStr: ("a kernel has no strings", "store numbers in a buffer and format them after the launch"),
     ast.Slice: (
         "a kernel indexes one element at a time",
         "use a number for each axis; slice before the launch: `x[1:3]` of a buffer is a view that copies nothing",
     ),
 }
 
-_NO_STRINGS = ("a kernel has no strings", "a text stands only in a `print`, and after `assert condition,`")
+_NO_STRINGS = (
+    "a kernel has no strings",
+    'a text may stand after `assert condition,`, and where a captured one decides: `if MODE == "fast":`',
+)
 
 
 def check_language(scope: Scope) -> Iterator[Mistake]:
@@ -79,6 +77,8 @@ def check_language(scope: Scope) -> Iterator[Mistake]:
         match node:
             case ast.Constant() if node not in texts:
                 yield from _constant(scope, node)
+            case ast.List() if isinstance(node.ctx, ast.Load):
+                yield scope.mistake("a kernel has no lists", node, _instead_of_list(node))
             case ast.Starred() if isinstance(node.ctx, ast.Load):
                 yield scope.mistake("a kernel has no `*` in calls and tuples", node, "write the values one by one")
             case ast.Starred():
@@ -87,8 +87,6 @@ def check_language(scope: Scope) -> Iterator[Mistake]:
                 yield from _call(scope, node)
             case ast.For():
                 yield from _for(scope, node)
-            case ast.While(orelse=[_, *_]):
-                yield _loop_else(scope, node)
             case ast.BinOp(op=ast.MatMult()) | ast.AugAssign(op=ast.MatMult()):
                 yield scope.mistake("a kernel has no `@`", node, "write the sum as a `for` loop over the shared axis")
             case ast.BinOp():
@@ -96,7 +94,11 @@ def check_language(scope: Scope) -> Iterator[Mistake]:
             case ast.Compare():
                 yield from _compare(scope, node)
             case ast.AnnAssign():
-                yield scope.mistake("a variable of a kernel takes no annotation", node, _as_cast(scope, node))
+                yield from _annotated(scope, node)
+            case ast.Delete():
+                yield from _deleted(scope, node)
+            case ast.pattern():
+                yield from _pattern(scope, node)
             case ast.Subscript(ctx=ast.Store(), value=ast.Attribute()):
                 what = f"a kernel cannot set `{ast.unparse(node)}`: `{ast.unparse(node.value)}` is fixed"
                 yield scope.mistake(what, node, "set an element, `x[i] = value`, or a variable")
@@ -110,6 +112,13 @@ def check_language(scope: Scope) -> Iterator[Mistake]:
                 yield from _statement_without_effect(scope, node)
             case _ if type(node).__name__ == "TypeAlias":
                 yield scope.mistake("a kernel cannot define a type", node, "define it outside the kernel")
+
+
+def _instead_of_list(node: ast.List) -> str:
+    items = ", ".join(map(ast.unparse, node.elts))
+    if not node.elts or len(items) > 40 or any(isinstance(item, ast.Starred) for item in node.elts):
+        return _TUPLE
+    return f"write a tuple, `({items}{',' * (len(node.elts) == 1)})`; an array is `kaio.local_mem(shape, dtype)`"
 
 
 def _folded(scope: Scope, node: ast.BinOp) -> Iterator[Mistake]:
@@ -142,11 +151,25 @@ def _allowed_texts(scope: Scope) -> set[ast.AST]:
                 | ast.Assert(msg=ast.Constant(value=str()) as text)
             ):
                 found.add(text)
+            case ast.Compare(left=left, comparators=others) if any(
+                isinstance(scope.value_of(side), str) for side in (left, *others)
+            ):  # of a captured text, which decides a branch while compiling
+                found.update(_constants_in(left, *others))
+            case ast.Match(subject=subject, cases=cases) if isinstance(scope.value_of(subject), str):
+                found.update(_constants_in(*(case.pattern for case in cases)))
+            case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[ast.Constant() as told]):
+                found.add(told)
+            case ast.MatchMapping(keys=keys):
+                found.update(keys)
+            case ast.Call(func=ast.Attribute(value=ast.Constant(value=str())), args=args):
+                found.update(_constants_in(*args))
             case ast.Call() if _is_told_elsewhere_or_takes_text(scope.value_of(node.func)):
                 found.update(a for a in [*node.args, *(k.value for k in node.keywords)] if isinstance(a, ast.Constant))
-                if is_print(node):
-                    found.update(item for a in node.args if isinstance(a, ast.Tuple) for item in ast.walk(a))
     return found
+
+
+def _constants_in(*roots: ast.AST) -> Iterator[ast.AST]:
+    return (node for root in roots for node in ast.walk(root) if isinstance(node, ast.Constant))
 
 
 def _is_told_elsewhere_or_takes_text(function: object) -> bool:
@@ -167,11 +190,43 @@ def _constant(scope: Scope, node: ast.Constant) -> Iterator[Mistake]:
             yield scope.mistake("`...` is not a value", node, "use a number for each axis")
 
 
-def _as_cast(scope: Scope, node: ast.AnnAssign) -> str:
-    """`total: f32 = 0` as an assignment."""
-    cast = ast.unparse(node.annotation) if isinstance(scope.value_of(node.annotation), DType) else "f32"
+def _annotated(scope: Scope, node: ast.AnnAssign) -> Iterator[Mistake]:
+    """`total: f32 = 0` is right; what annotates something else, or with something else, or sets nothing, is not."""
+    target, annotation = ast.unparse(node.target), ast.unparse(node.annotation)
     value = "0" if node.value is None else ast.unparse(node.value)
-    return f"cast the value: `{ast.unparse(node.target)} = {cast}({value})`"
+    meant = scope.value_of(node.annotation)
+    is_const = isinstance(node.annotation, ast.Name) and node.annotation.id in scope.parameters
+    if not isinstance(node.target, ast.Name):
+        yield scope.mistake(
+            f"`{target}` takes no annotation: only a variable does", node, f"write `{target} = {value}`"
+        )
+    elif not (is_annotation(meant) or isinstance(meant, TypeVar) or is_const or meant in (UNKNOWN, LATER)):
+        what = f"a variable of a kernel is annotated with a dtype (got `{annotation}`)"
+        yield scope.mistake(
+            what, node.annotation, f"for example `{target}: f32 = {value}`, or leave the annotation out"
+        )
+    elif node.value is None:
+        what = f"`{target}: {annotation}` sets nothing"
+        yield scope.mistake(what, node, f"give it a first value: `{target}: {annotation} = 0`")
+
+
+def _deleted(scope: Scope, node: ast.Delete) -> Iterator[Mistake]:
+    for target in node.targets:
+        if not isinstance(target, ast.Name):
+            what = f"a kernel cannot delete `{ast.unparse(target)}`"
+            yield scope.mistake(what, target, "a buffer keeps its elements; set one to a value that means nothing")
+
+
+def _pattern(scope: Scope, node: ast.pattern) -> Iterator[Mistake]:
+    """A `match` of a kernel is over numbers and constants."""
+    match node:
+        case ast.MatchSequence() | ast.MatchStar():
+            yield scope.mistake("a kernel matches no sequences", node, "match one number, or write `if` and `elif`")
+        case ast.MatchMapping():
+            yield scope.mistake("a kernel has no dicts to match", node, "match one number, or write `if` and `elif`")
+        case ast.MatchClass(cls=cls):
+            what = f"a kernel does not match by class: `{ast.unparse(cls)}(...)`"
+            yield scope.mistake(what, node, "the type of a value is known when compiling; match its value")
 
 
 def _call(scope: Scope, node: ast.Call) -> Iterator[Mistake]:
@@ -179,32 +234,32 @@ def _call(scope: Scope, node: ast.Call) -> Iterator[Mistake]:
         if keyword.arg is None:
             what = f"a kernel has no `**` in calls: `**{ast.unparse(keyword.value)}`"
             yield scope.mistake(what, keyword.value, "write the arguments one by one")
-    if is_print(node):
-        yield from _print(scope, node)
-
-
-def _print(scope: Scope, node: ast.Call) -> Iterator[Mistake]:
-    """The formats of f-strings are texts: a kernel does not compute them."""
-    strings = [argument for argument in node.args if isinstance(argument, ast.JoinedStr)]
-    for part in (part for string in strings for part in string.values):
-        match part:
-            case ast.FormattedValue(format_spec=ast.JoinedStr(values=values)) if len(values) != 1 or not isinstance(
-                values[0], ast.Constant
-            ):
-                shown = ast.unparse(ast.JoinedStr([part]))[2:-1]
-                what = f"the format of `{shown}` is not known when compiling"
-                yield scope.mistake(what, part.value, f"write it out, for example `{{{ast.unparse(part.value)}:8.3f}}`")
 
 
 def _for(scope: Scope, node: ast.For) -> Iterator[Mistake]:
-    if not _is_range(scope, node.iter):
-        what = f"a kernel loops over `range(...)`, not over `{ast.unparse(node.iter)}`"
+    if _is_iterable(scope, node.iter):
+        if not isinstance(node.target, ast.Name | ast.Tuple):
+            what = f"a loop of a kernel sets variables, not `{ast.unparse(node.target)}`"
+            yield scope.mistake(what, node.target, "write `for i in range(n):`, and store `i` in the body")
+        elif isinstance(node.target, ast.Tuple) and _is_range(scope, node.iter):
+            yield scope.mistake("a loop over a range sets one variable", node.target, "write `for i in range(n):`")
+    elif type(node.iter) not in (*_REFUSED, ast.List):
+        what = f"a kernel loops over `range(...)` or a tuple, not over `{ast.unparse(node.iter)}`"
         yield scope.mistake(what, node.iter, _instead_of_iterating(scope, node))
-    elif not isinstance(node.target, ast.Name):
-        what = "a loop of a kernel sets one variable"
-        yield scope.mistake(what, node.target, "write `for i in range(n):`")
-    if node.orelse:
-        yield _loop_else(scope, node)
+
+
+def _is_iterable(scope: Scope, node: ast.expr) -> bool:
+    """Whether the text does not show that a loop cannot go over it."""
+    match node:
+        case ast.Tuple(elts=elts):
+            return bool(elts)
+        case ast.Name(id=name) if scope.is_local(name):
+            return name not in scope.buffers and name not in scope.consts
+        case ast.Call():
+            return _is_range(scope, node) or isinstance(scope.value_of(node.func), types.FunctionType | Func)
+        case ast.Attribute(attr="shape"):
+            return True
+    return isinstance(scope.value_of(node), tuple)
 
 
 def _is_range(scope: Scope, node: ast.expr) -> bool:
@@ -225,7 +280,7 @@ def _instead_of_iterating(scope: Scope, node: ast.For) -> str:
             index, value = map(ast.unparse, node.target.elts) if _is_pair(node.target) else ("i", "v")
             return f"write `for {index} in range({name}.size):` and `{value} = {name}[{index}]`"
         case ast.Tuple():
-            return "repeat the body for each value, or call a function once for each"
+            return "leave the loop out: an empty tuple has no items"
         case ast.Call(func=ast.Name(id="reversed"), args=[ast.Call(func=ast.Name(id="range"))]):
             return "count down: `range(n - 1, -1, -1)`"
     return f"write `for {target if isinstance(node.target, ast.Name) else 'i'} in range(n):`"
@@ -233,12 +288,6 @@ def _instead_of_iterating(scope: Scope, node: ast.For) -> str:
 
 def _is_pair(node: ast.expr) -> TypeGuard[ast.Tuple]:
     return isinstance(node, ast.Tuple) and len(node.elts) == 2
-
-
-def _loop_else(scope: Scope, node: ast.For | ast.While) -> Mistake:
-    kind = "for" if isinstance(node, ast.For) else "while"
-    help_text = "set a variable before `break`, and test it after the loop"
-    return scope.mistake(f"a `{kind}` loop of a kernel has no `else`", node, help_text)
 
 
 def _compare(scope: Scope, node: ast.Compare) -> Iterator[Mistake]:
@@ -249,9 +298,10 @@ def _compare(scope: Scope, node: ast.Compare) -> Iterator[Mistake]:
                 word, sign = ("is", "==") if isinstance(op, ast.Is) else ("is not", "!=")
                 what = f"`{word}` compares objects, and a kernel has numbers"
                 yield scope.mistake(what, node, f"write `{ast.unparse(left)} {sign} {ast.unparse(right)}`")
-            case ast.In() | ast.NotIn():
+            case ast.In() | ast.NotIn() if not _may_be_tuple(scope, right):
                 word = "in" if isinstance(op, ast.In) else "not in"
-                yield scope.mistake(f"a kernel has no `{word}`", node, _instead_of_in(op, left, right))
+                what = f"`{word}` of a kernel looks into a tuple, not into `{ast.unparse(right)}`"
+                yield scope.mistake(what, node, _instead_of_in(scope, op, left, right))
         left = right
 
 
@@ -265,15 +315,28 @@ def _is_identity(scope: Scope, node: ast.expr) -> bool:
     return isinstance(scope.value_of(node), DType | TypeVar | enum.Enum)
 
 
-def _instead_of_in(op: ast.cmpop, left: ast.expr, right: ast.expr) -> str:
-    sign, join = ("==", " or ") if isinstance(op, ast.In) else ("!=", " and ")
+def _may_be_tuple(scope: Scope, node: ast.expr) -> bool:
+    match node:
+        case ast.List() | ast.Set():  # refused as what they are
+            return True
+        case ast.Name(id=name) if scope.is_local(name):
+            return name not in scope.buffers
+        case ast.Tuple() | ast.Attribute(attr="shape"):
+            return True
+        case ast.Call():
+            return isinstance(scope.value_of(node.func), types.FunctionType | Func)
+    return isinstance(scope.value_of(node), tuple)
+
+
+def _instead_of_in(scope: Scope, op: ast.cmpop, left: ast.expr, right: ast.expr) -> str:
     name = ast.unparse(left)
-    if isinstance(right, ast.Tuple | ast.List | ast.Set) and 0 < len(right.elts) <= 4:
-        return f"write `{join.join(f'{name} {sign} {ast.unparse(item)}' for item in right.elts)}`"
-    if isinstance(right, ast.Call) and ast.unparse(right.func) == "range" and len(right.args) == 2:
-        low, high = map(ast.unparse, right.args)
-        return f"write `{low} <= {name} < {high}`"
-    return f"compare with each value: `{name} {sign} a{join}{name} {sign} b`"
+    if isinstance(right, ast.Call) and ast.unparse(right.func) == "range" and len(right.args) <= 2:
+        low, high = ["0", *map(ast.unparse, right.args)][-2:]
+        inside = f"{low} <= {name} < {high}"
+        return f"write `{inside}`" if isinstance(op, ast.In) else f"write `not {inside}`"
+    if isinstance(right, ast.Name) and right.id in scope.buffers:
+        return "loop over its elements and compare with each"
+    return f"write the values as a tuple: `{name} {'in' if isinstance(op, ast.In) else 'not in'} (a, b)`"
 
 
 def _statement_without_effect(scope: Scope, node: ast.Expr) -> Iterator[Mistake]:

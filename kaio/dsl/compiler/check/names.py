@@ -17,7 +17,7 @@ from kaio.errors import Mistake
 
 __all__ = ["check_names"]
 
-_BUILTINS = ("range", "min", "max", "abs", "int", "float", "bool", "len", "round", "print")
+_BUILTINS = ("range", "min", "max", "abs", "int", "float", "bool", "len", "round")
 _BUFFER_ATTRIBUTES = ("size", "shape", "strides", "ndim", "dtype")
 _AXES = ("x", "y", "z")
 
@@ -36,19 +36,65 @@ _FROM_CUDA = {
     "atomic": "atomic_add",
 }
 
+_FORMAT_LATER = "store numbers in a buffer and format them after the launch"
+_ARRAY = "an array of the thread is `kaio.local_mem(shape, dtype)`, and a few values are a tuple `(a, b)`"
+_KNOWN_TYPE = "each type is known when compiling: see `kernel.types()`, and branch on a dtype with `x.dtype == f32`"
+
 _INSTEAD = {
+    "print": "store the values in a buffer and print them after the launch",
     "sum": "add in a `for` loop",
     "pow": "write `a ** b`",
     "divmod": "write `a // b` and `a % b`",
     "any": "write `a or b`",
     "all": "write `a and b`",
-    "str": "store numbers in a buffer and format them after the launch",
     "enumerate": "write `for i in range(n):`",
     "zip": "write `for i in range(n):` and index each buffer",
     "reversed": "count down: `range(n - 1, -1, -1)`",
-    "list": "an array of the thread is `kaio.local_mem(shape, dtype)`",
+    "map": "call the function in a `for` loop",
+    "filter": "write a `for` loop with an `if`",
+    "sorted": "sort on the host, or write the exchanges out: `low, high = min(a, b), max(a, b)`",
+    "iter": "write `for i in range(n):`",
+    "next": "write `for i in range(n):`",
     "tuple": "write the items: `(a, b)`",
     "complex": "keep real and imaginary part in two variables",
+    "input": "pass the value as a parameter of the kernel",
+    "open": "read the file before the launch, and pass its contents in a buffer",
+    "eval": "write the code out, or choose between functions outside the kernel",
+    "exec": "write the code out, or choose between functions outside the kernel",
+    "super": "call a plain function by its name",
+    "exit": "end this thread with `return`",
+    "quit": "end this thread with `return`",
+    "breakpoint": 'run the kernel on `kaio.Device("cpu")`, which finds faults, or store values and look at them after',
+    **dict.fromkeys(("str", "repr", "ascii", "format", "chr", "ord", "hex", "oct", "bin"), _FORMAT_LATER),
+    **dict.fromkeys(("list", "dict", "set", "frozenset", "bytes", "bytearray", "memoryview"), _ARRAY),
+    **dict.fromkeys(("type", "isinstance", "issubclass", "hasattr", "callable"), _KNOWN_TYPE),
+    **dict.fromkeys(("getattr", "setattr", "delattr", "vars", "dir"), "write the attribute itself: `x.name`"),
+    **dict.fromkeys(("globals", "locals"), "read the variable by its name"),
+    **dict.fromkeys(("id", "hash"), "a value of a kernel has no identity: compare with `==`"),
+}
+
+_METHODS = {
+    "sum": "add in a `for` loop over `range({x}.size)`",
+    "prod": "multiply in a `for` loop over `range({x}.size)`",
+    "mean": "add in a `for` loop over `range({x}.size)`, and divide by `{x}.size`",
+    "dot": "add products in a `for` loop over the shared axis",
+    "argmax": "keep the largest and its index in a `for` loop",
+    "argmin": "keep the smallest and its index in a `for` loop",
+    "astype": "cast an element: `f32({x}[i])`; a whole buffer is cast before the launch",
+    "item": "index it: `{x}[i]`",
+    "append": "a buffer has a fixed size: count with `kaio.atomic_add(count, 0, 1)` and store at the old value",
+    "len": "write `len({x})` or `{x}.size`",
+    "length": "write `len({x})` or `{x}.size`",
+    **dict.fromkeys(("max", "min"), "compare in a `for` loop: `best = {name}(best, {x}[i])`"),
+    **dict.fromkeys(("any", "all"), "test each element in a `for` loop"),
+    **dict.fromkeys(("copy", "fill", "clip", "round"), "set each element: `{x}[i] = ...`"),
+    **dict.fromkeys(("T", "transpose"), "change the order of the indices: `{x}[j, i]`"),
+    **dict.fromkeys(
+        ("reshape", "ravel", "flatten", "view", "squeeze"), "do it before the launch: `{x}.reshape(...)` copies nothing"
+    ),
+    **dict.fromkeys(("to_host", "tolist", "numpy", "cpu"), "do it after the launch, in Python"),
+    **dict.fromkeys(("device", "generation", "close"), "it is the host's: use it outside the kernel"),
+    **dict.fromkeys(("itemsize", "nbytes"), "compute it from `{x}.size` and the bytes of its dtype"),
 }
 
 
@@ -56,6 +102,7 @@ def check_names(scope: Scope) -> Iterator[Mistake]:
     """The names that mean nothing, in source order."""
     # `enumerate(x)` and its kin are told of as what a loop cannot go over.
     told = {node.iter.func for node in scope.nodes if isinstance(node, ast.For) and isinstance(node.iter, ast.Call)}
+    told |= {node.annotation for node in scope.nodes if isinstance(node, ast.AnnAssign)}
     for node in scope.nodes:
         match node:
             case ast.Name(id=name, ctx=ast.Load()) if not scope.is_local(name) and not (
@@ -103,7 +150,10 @@ def _near(name: str, known: Iterable[str]) -> str | None:
 def _attribute(scope: Scope, node: ast.Attribute) -> Iterator[Mistake]:
     base = node.value
     if isinstance(base, ast.Name) and base.id in scope.buffers:
-        if node.attr not in _BUFFER_ATTRIBUTES:
+        if node.attr in _METHODS and node.attr not in _BUFFER_ATTRIBUTES:
+            instead = _METHODS[node.attr].format(x=base.id, name=node.attr)
+            yield scope.mistake(f"a buffer has no `{node.attr}` in a kernel", node, instead)
+        elif node.attr not in _BUFFER_ATTRIBUTES:
             yield _wrong_attribute(scope, node, "a buffer", _BUFFER_ATTRIBUTES)
         return
     value = scope.value_of(base)

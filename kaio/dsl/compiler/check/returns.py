@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from kaio.dsl.compiler.check.scope import Scope
+from kaio.dsl.compiler.check.scope import Scope, is_irrefutable
 from kaio.errors import Mistake
 
 __all__ = ["check_returns"]
@@ -50,15 +50,21 @@ def _stops(node: ast.stmt) -> bool:
             return not _ends(node.body) and not _ends(node.orelse)
         case ast.While(test=ast.Constant(value=value)) if value:
             return not any(_breaks(child) for child in node.body)
+        case ast.For() | ast.While():
+            return not _ends(node.orelse) and not any(_breaks(child) for child in node.body)
+        case ast.Match(cases=cases):
+            last = cases[-1]
+            takes_all = last.guard is None and is_irrefutable(last.pattern)
+            return takes_all and not any(_ends(case.body) for case in cases)
         case ast.With():
             return not _ends(node.body)
     return False
 
 
-def _breaks(node: ast.stmt) -> bool:
+def _breaks(node: ast.stmt | ast.match_case) -> bool:
     """Whether the statement holds a `break` of the loop around it."""
     if isinstance(node, ast.Break):
         return True
     if isinstance(node, ast.For | ast.While):
         return False
-    return any(_breaks(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt))
+    return any(_breaks(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt | ast.match_case))

@@ -38,7 +38,8 @@ def call(inference: Inference, assign: ir.Assign, op: ir.Call) -> Type:
     if isinstance(function, MethodType):
         return _call_method(inference, assign.target, op, function)
     if not isinstance(function, ObjectType):
-        raise RuleError(f"{show(function)} cannot be called")
+        text = inference.origins.text(op.function)
+        raise RuleError(f"`{text}` is {show(function)}, and cannot be called", advice.not_callable(function, text))
     callee = _resolved(function.value)
     if is_record(callee):
         return records.construct(inference, assign.target, op, callee)
@@ -48,8 +49,8 @@ def call(inference: Inference, assign: ir.Assign, op: ir.Call) -> Type:
         return _call_intrinsic(inference, assign, op, callee)
     if isinstance(callee, FunctionType):
         return _call_function(inference, assign, op, callee)
-    way_out = advice.instead_of_call(callee, inference.origins.text(op.function))
-    raise RuleError(f"{show(function)} cannot be called in a kernel", way_out)
+    text = inference.origins.text(op.function)
+    raise RuleError(f"`{text}` cannot be called in a kernel", advice.instead_of_call(callee, text))
 
 
 def _resolved(callee: Any) -> Any:
@@ -74,9 +75,10 @@ def _call_intrinsic(inference: Inference, assign: ir.Assign, op: ir.Call, callee
     assert callee.typing is not None
     try:
         bound = callee.signature.bind(*op.args, **dict(op.kwargs))
-    except TypeError as problem:
+    except TypeError:
+        what, way_out = advice.misbound(callee.signature, len(op.args), [keyword for keyword, _ in op.kwargs])
         example = f"for example `{callee.call_line}`" if callee.call_line else None
-        raise RuleError(f"`{callee.name}{_bare(callee.signature)}`: {problem}", example) from None
+        raise RuleError(f"`{callee.name}{_bare(callee.signature)}`: {what}", way_out or example) from None
     arguments = _in_order(callee.signature, bound.arguments)
     try:
         resolved = callee.typing(
@@ -155,8 +157,9 @@ def _call_function(inference: Inference, assign: ir.Assign, op: ir.Call, callee:
     signature = inspect.signature(callee)
     try:
         bound = signature.bind(*op.args, **dict(op.kwargs))
-    except TypeError as problem:
-        raise RuleError(f"`{callee.__name__}{signature}`: {problem}") from None
+    except TypeError:
+        what, way_out = advice.misbound(signature, len(op.args), [keyword for keyword, _ in op.kwargs])
+        raise RuleError(f"`{callee.__name__}{signature}`: {what}", way_out) from None
     fixed = _annotated(callee)
     arguments: list[str | ir.Constant] = []
     parameters: dict[str, Type] = {}

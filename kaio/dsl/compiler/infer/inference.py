@@ -9,13 +9,15 @@ from typing import Any
 from kaio.dsl import joins, operators, rules
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.captures import Capture
-from kaio.dsl.compiler.infer import attributes, calls, elements, remedies
+from kaio.dsl.compiler.infer import attributes, calls, elements, membership, remedies
 from kaio.dsl.compiler.infer.constants import constant_type
 from kaio.dsl.compiler.infer.origins import Origins
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import (
     BOOL,
     NONE,
+    ArrayType,
+    BufferType,
     Compound,
     EnumType,
     IteratorType,
@@ -27,7 +29,7 @@ from kaio.dsl.values import (
     Weak,
     show,
 )
-from kaio.dtypes import DType
+from kaio.dtypes import DType, dtype_of
 from kaio.errors import KernelTypeError, Mistake, Place, is_message
 
 __all__ = ["Inference", "TypeCallee"]
@@ -168,15 +170,11 @@ class Inference:
             case ir.Item(position=position):
                 return _unpack(known[0], None).items[position]
             case ir.Iterate():
-                if isinstance(known[0], RangeType):
-                    return IteratorType(known[0])
-                raise RuleError(
-                    f"a kernel loops over `range(...)` only, not over {show(known[0])}", "loop over its indices"
-                )
+                return _iterator(known[0], self.origins.text(op.value))
             case ir.Step():
-                return StepType(known[0].range)
+                return StepType(known[0].range, known[0].item)
             case ir.StepValue():
-                return known[0].range.dtype  # type: ignore[no-any-return]
+                return known[0].item or known[0].range.dtype  # type: ignore[no-any-return]
             case ir.StepFlag():
                 return BOOL
         raise RuleError(f"`{op}` cannot be used in a kernel")
@@ -197,6 +195,9 @@ class Inference:
         return result
 
     def _binary(self, target: str, op: ir.Binary, left: Type, right: Type) -> Type:
+        if op.op == "in":
+            self.calls[target] = membership.member(left, right, op)
+            return BOOL
         if operators.is_compound(left) or operators.is_compound(right):
             found = operators.binary(op.op, left, right)
             if found is not None:
@@ -238,6 +239,24 @@ def _merge(known: list[Type], what: str, scalars: Callable[[list[Any]], Type]) -
         return EnumType(first.of)
     other = next(t for t in known if t != first)
     raise RuleError(f"`{what}` is {show(first)} and also {show(other)}", "give the two different names")
+
+
+def _iterator(value: Type, text: str) -> IteratorType:
+    """What a `for` loop goes over."""
+    if isinstance(value, RangeType):
+        return IteratorType(value)
+    if not isinstance(value, Compound) or not value.is_sequence or not value.items:
+        of = f"{text}.size" if isinstance(value, BufferType | ArrayType) else text
+        way_out = f"write `for i in range({of}):`" if isinstance(value, DType | Weak) or of != text else None
+        raise RuleError(f"a kernel loops over `range(...)` or a tuple, not over {show(value)}", way_out)
+    try:
+        item = _merge(list(value.items), "item", joins.merge_branches)
+    except RuleError:
+        raise RuleError(
+            f"a loop goes over items of one type, not over {show(value)}",
+            "repeat the body, or call a function for each",
+        ) from None
+    return IteratorType(RangeType(dtype_of("int32"), 1), item)
 
 
 def _unpack(value: Type, count: int | None) -> Compound:

@@ -1,6 +1,0 @@
-from kaio import In, Out, f32
-
-
-def kernel(x: In[f32], y: Out[f32]):
-    total: f32 = 0.0
-    y[0] = total

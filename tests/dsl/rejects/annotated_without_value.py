@@ -1,0 +1,7 @@
+from kaio import In, Out, f32, i32
+
+
+def kernel(x: In[f32], y: Out[f32], n: i32) -> None:
+    total: f32
+    total = x[0]
+    y[0] = total

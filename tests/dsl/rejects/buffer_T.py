@@ -1,0 +1,5 @@
+from kaio import In, Out, f32, i32
+
+
+def kernel(x: In[f32], y: Out[f32], n: i32) -> None:
+    y[0] = x.T[0]

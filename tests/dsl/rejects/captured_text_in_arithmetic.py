@@ -1,0 +1,7 @@
+from kaio import In, Out, f32, i32
+
+MODE = "fast"
+
+
+def kernel(x: In[f32], y: Out[f32], n: i32) -> None:
+    y[0] = x[0] + MODE

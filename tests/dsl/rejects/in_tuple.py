@@ -1,6 +1,0 @@
-from kaio import In, Out, f32
-
-
-def kernel(x: In[f32], y: Out[f32]):
-    if x[0] in (1, 2):
-        y[0] = 1

@@ -1,0 +1,7 @@
+from kaio import In, Out, f32, i32
+
+
+def kernel(x: In[f32], y: Out[f32], n: i32) -> None:
+    match x[0]:
+        case int():
+            y[0] = 1

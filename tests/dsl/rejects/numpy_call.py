@@ -1,0 +1,7 @@
+import numpy as np
+
+from kaio import In, Out, f32, i32
+
+
+def kernel(x: In[f32], y: Out[f32], n: i32) -> None:
+    y[0] = np.sin(x[0]) + np.clip(x[0], 0, 1)
