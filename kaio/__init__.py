@@ -26,11 +26,30 @@ In a kernel (Python's abs, min, max, round, len, range, int, float, bool and `ma
                             read a value of another lane of the warp
     atomic_add, atomic_sub, atomic_min, atomic_max, atomic_and, atomic_or, atomic_xor, atomic_exch, atomic_cas,
     atomic_inc, atomic_dec  update an element in one step and give the value from before
-    fma, maximum, minimum, rsqrt
-                            functions of numbers that Python does not have
+    atomic_add              adds to an element in one step
     philox, random_u32, random_uniform, random_normal, random_uniform4, random_normal4
                             random numbers of a seed and a counter
     ptx, InlinePtx          an instruction of PTX as a function that kernels call
+    clamp, fdim, maximum, minimum, saturate, sign, signbit
+                            choose between numbers
+    fma, rint, ilogb, logb  round once, to whole numbers; exponents
+    cospi, exp10, rcbrt, rcp, rsqrt, sincos, sincospi, sinpi, norm3d, norm4d, rhypot, rnorm3d, rnorm4d
+                            functions that `math` does not have
+    cyl_bessel_i0, cyl_bessel_i1, erfcinv, erfcx, erfinv, j0, j1, jn, normcdf, normcdfinv, y0, y1, yn
+                            special functions
+    fast_cos, fast_div, fast_exp, fast_exp2, fast_exp10, fast_log, fast_log2, fast_log10, fast_pow, fast_rcp,
+    fast_rsqrt, fast_sin, fast_sqrt, fast_tan, fast_tanh
+                            approximate functions of f32, a few instructions each
+    add_rn, sub_rn, mul_rn, div_rn, fma_rn, rcp_rn, sqrt_rn
+                            rounded to the nearest, and
+    add_rz, sub_rz, mul_rz, div_rz, fma_rz, rcp_rz, sqrt_rz
+    add_ru, sub_ru, mul_ru, div_ru, fma_ru, rcp_ru, sqrt_ru
+    add_rd, sub_rd, mul_rd, div_rd, fma_rd, rcp_rd, sqrt_rd
+                            towards zero, up and down
+    brev, byte_perm, clz, ffs, popc, funnelshift_l, funnelshift_lc, funnelshift_r, funnelshift_rc
+                            the bits of integers
+    hadd, mul24, mulhi, rhadd, sad, dp2a_hi, dp2a_lo, dp4a
+                            arithmetic of integers
 
 Running
     Device, devices         a GPU or the CPU, and all there are: memory, streams, waiting
@@ -67,7 +86,87 @@ from kaio.dsl.atomic import (
 from kaio.dsl.function import Func, func
 from kaio.dsl.index import block_dim, block_idx, grid, grid_dim, thread_idx
 from kaio.dsl.memory import dynamic_shared, local_mem, shared_mem
-from kaio.dsl.numeric import fma, maximum, minimum, rsqrt
+from kaio.dsl.numeric.bits import (
+    brev,
+    byte_perm,
+    clz,
+    ffs,
+    funnelshift_l,
+    funnelshift_lc,
+    funnelshift_r,
+    funnelshift_rc,
+    popc,
+)
+from kaio.dsl.numeric.classes import signbit
+from kaio.dsl.numeric.directed import (
+    add_rd,
+    add_rn,
+    add_ru,
+    add_rz,
+    div_rd,
+    div_rn,
+    div_ru,
+    div_rz,
+    fma_rd,
+    fma_rn,
+    fma_ru,
+    fma_rz,
+    mul_rd,
+    mul_rn,
+    mul_ru,
+    mul_rz,
+    rcp_rd,
+    rcp_rn,
+    rcp_ru,
+    rcp_rz,
+    sqrt_rd,
+    sqrt_rn,
+    sqrt_ru,
+    sqrt_rz,
+    sub_rd,
+    sub_rn,
+    sub_ru,
+    sub_rz,
+)
+from kaio.dsl.numeric.dots import dp2a_hi, dp2a_lo, dp4a
+from kaio.dsl.numeric.elementary import cospi, exp10, rcbrt, rcp, rsqrt, sincos, sincospi, sinpi
+from kaio.dsl.numeric.fast import (
+    fast_cos,
+    fast_div,
+    fast_exp,
+    fast_exp2,
+    fast_exp10,
+    fast_log,
+    fast_log2,
+    fast_log10,
+    fast_pow,
+    fast_rcp,
+    fast_rsqrt,
+    fast_sin,
+    fast_sqrt,
+    fast_tan,
+    fast_tanh,
+)
+from kaio.dsl.numeric.integers import hadd, mul24, mulhi, rhadd, sad
+from kaio.dsl.numeric.norms import norm3d, norm4d, rhypot, rnorm3d, rnorm4d
+from kaio.dsl.numeric.parts import ilogb, logb
+from kaio.dsl.numeric.rounding import fma, rint
+from kaio.dsl.numeric.selection import clamp, fdim, maximum, minimum, saturate, sign
+from kaio.dsl.numeric.special import (
+    cyl_bessel_i0,
+    cyl_bessel_i1,
+    erfcinv,
+    erfcx,
+    erfinv,
+    j0,
+    j1,
+    jn,
+    normcdf,
+    normcdfinv,
+    y0,
+    y1,
+    yn,
+)
 from kaio.dsl.ptx import InlinePtx, ptx
 from kaio.dsl.random import philox, random_normal, random_normal4, random_u32, random_uniform, random_uniform4
 from kaio.dsl.sync import bar_sync
@@ -115,7 +214,22 @@ __all__ = [  # noqa: RUF022 - grouped by meaning
     "InlinePtx", "ptx",
     "philox", "random_normal", "random_normal4", "random_u32", "random_uniform", "random_uniform4",
     "lane_id", "shfl_sync_bfly", "shfl_sync_down", "shfl_sync_idx", "shfl_sync_up", "syncwarp", "warp_id",
-    "fma", "maximum", "minimum", "rsqrt",
+    "brev", "byte_perm", "clz", "ffs", "funnelshift_l", "funnelshift_lc", "funnelshift_r", "funnelshift_rc", "popc",
+    "signbit",
+    "add_rd", "add_rn", "add_ru", "add_rz", "div_rd", "div_rn", "div_ru", "div_rz", "fma_rd", "fma_rn", "fma_ru",
+    "fma_rz", "mul_rd", "mul_rn", "mul_ru", "mul_rz", "rcp_rd", "rcp_rn", "rcp_ru", "rcp_rz", "sqrt_rd", "sqrt_rn",
+    "sqrt_ru", "sqrt_rz", "sub_rd", "sub_rn", "sub_ru", "sub_rz",
+    "dp2a_hi", "dp2a_lo", "dp4a",
+    "cospi", "exp10", "rcbrt", "rcp", "rsqrt", "sincos", "sincospi", "sinpi",
+    "fast_cos", "fast_div", "fast_exp", "fast_exp10", "fast_exp2", "fast_log", "fast_log10", "fast_log2", "fast_pow",
+    "fast_rcp", "fast_rsqrt", "fast_sin", "fast_sqrt", "fast_tan", "fast_tanh",
+    "hadd", "mul24", "mulhi", "rhadd", "sad",
+    "norm3d", "norm4d", "rhypot", "rnorm3d", "rnorm4d",
+    "ilogb", "logb",
+    "fma", "rint",
+    "clamp", "fdim", "maximum", "minimum", "saturate", "sign",
+    "cyl_bessel_i0", "cyl_bessel_i1", "erfcinv", "erfcx", "erfinv", "j0", "j1", "jn", "normcdf", "normcdfinv", "y0",
+    "y1", "yn",
     "Completion", "Device", "GpuBuffer", "Stream", "as_completed", "devices", "gather",
     "BufferClosedError", "CompileError", "CompletionTimeout", "ContextPoisonedError", "DeviceNotFoundError",
     "InternalError", "KaioError", "KernelFault", "KernelSyntaxError", "KernelTypeError", "LaunchError", "LibraryError",

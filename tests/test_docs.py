@@ -15,6 +15,7 @@ import pytest
 
 import kaio
 from kaio.dsl import rules
+from kaio.dsl.intrinsic import STANDARD, Intrinsic
 from kaio.dsl.rule_error import RuleError
 from kaio.dtypes import DTYPES
 from tests.dsl import test_intrinsics
@@ -72,15 +73,23 @@ def common_table() -> str:
 
 def functions_table() -> str:
     """The functions of numbers, with their docs."""
-    named = [*test_intrinsics.FUNCTIONS, *test_intrinsics.OF_THE_TYPE, *test_intrinsics.PREDICATES]
-    named += [*test_intrinsics.CONVERSIONS, "len", "range"]
-    plain = [n for n in named if not test_intrinsics.record(n).doc.startswith(f"`{n}`, by libdevice")]
-    library = [f"`{n}`" for n in named if n not in plain]
+    own = {name: getattr(kaio, name) for name in kaio.__all__ if is_of_numbers(getattr(kaio, name))}
+    named = {f"math.{p.__name__}" if p.__module__ == "math" else p.__name__: r for p, r in STANDARD.items()}
+    named |= own
+    rounded = [name for name in own if re.fullmatch(r"\w+_r[nzud]", name)]
+    plain = sorted(named.keys() - rounded, key=lambda name: (name.startswith("math."), name))
     lines = ["| function | gives |", "| --- | --- |"]
-    plain.sort(key=lambda n: (n.startswith("math."), n))
-    lines += [f"| `{name}` | {' '.join(test_intrinsics.record(name).doc.split())} |" for name in plain]
-    lines.append(f"| {' '.join(library)} | those of Python, by NVIDIA's libdevice |")
+    lines += [f"| `{name}` | {' '.join(named[name].doc.split())} |" for name in plain]
+    for name in (name for name in rounded if name.endswith("_rn")):
+        names = " ".join(f"`{name[:-1]}{mode}`" for mode in "nzud")
+        what = named[name].doc.partition(",")[0]
+        lines.append(f"| {names} | {what}, rounded to the nearest, towards zero, up and down. |")
     return "\n".join(lines)
+
+
+def is_of_numbers(value: object) -> bool:
+    """Whether it is the record of a function of numbers."""
+    return isinstance(value, Intrinsic) and (value.__module__ or "").startswith("kaio.dsl.numeric")
 
 
 def accuracy_table() -> str:

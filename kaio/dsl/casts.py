@@ -48,7 +48,7 @@ def _given(e: Emitter, call: TypedCall, value: Any) -> Any:
 def _one(value: Any, /) -> None: ...
 
 
-def _python_cast(name: str, dtype: DType) -> Intrinsic:
+def _python_cast(name: str, dtype: DType, example: str, ptx: str) -> Intrinsic:
     """`int`, `float` and `bool` of Python: a literal stays weak."""
 
     def typing(value: Type) -> Resolved:
@@ -76,9 +76,10 @@ def _python_cast(name: str, dtype: DType) -> Intrinsic:
             return saturate_i32(e, value, source)
         return e.convert(value, source, dtype)
 
-    return Intrinsic(name, typing, emit, doc=f"Python's `{name}`: {dtype.name}.", signature=inspect.signature(_one))
+    doc = f"Python's `{name}`: {dtype.name}."
+    return Intrinsic(name, typing, emit, doc=doc, signature=inspect.signature(_one), example=example, ptx=ptx)
 
 
-STANDARD[builtins.int] = _python_cast("int", i32)
-STANDARD[builtins.float] = _python_cast("float", f32)
-STANDARD[builtins.bool] = _python_cast("bool", bool_)  # type: ignore[arg-type]
+STANDARD[builtins.int] = _python_cast("int", i32, "counts[i] = int(x[i] * 9)", "cvt.rzi.s32.f32")
+STANDARD[builtins.float] = _python_cast("float", f32, "out[i] = float(n[i])", "cvt.rn.f32.s32")
+STANDARD[builtins.bool] = _python_cast("bool", bool_, "counts[i] = 1 if bool(n[i]) else 2", "setp")  # type: ignore[arg-type]

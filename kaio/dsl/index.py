@@ -53,7 +53,12 @@ def grid(ndim: Literal[1]) -> int: ...
 def grid(ndim: Literal[2]) -> tuple[int, int]: ...
 @overload
 def grid(ndim: Literal[3]) -> tuple[int, int, int]: ...
-@intrinsic(_grid_typing, emit=_grid_emit, example="col, row = kaio.grid(2)")
+@intrinsic(
+    _grid_typing,
+    emit=_grid_emit,
+    example="col, row = kaio.grid(2)\ncounts[i] = col + 2 * row",
+    ptx="%ctaid.y",
+)
 def grid(ndim: int) -> Any:
     """This thread's position in the whole grid: a number for 1, `(x, y)` for 2, `(x, y, z)` for 3.
 
@@ -101,5 +106,11 @@ def _range(start: int, stop: int = 0, step: int = 1, /) -> None:
 
 
 STANDARD[builtins.range] = Intrinsic(
-    "range", _range_typing, _range_emit, doc=_range.__doc__ or "", signature=inspect.signature(_range)
+    "range",
+    _range_typing,
+    _range_emit,
+    doc=_range.__doc__ or "",
+    signature=inspect.signature(_range),
+    example="for k in range(1, n[i]):\n    counts[i] += k",
+    ptx="setp.lt.s32",
 )

@@ -17,7 +17,6 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 from kaio.dsl.values import Type
-from kaio.dtypes import DType
 from kaio.errors import KaioError, is_message
 
 __all__ = ["STANDARD", "Body", "Intrinsic", "Namespace", "Resolved", "in_place", "intrinsic", "primitive"]
@@ -40,14 +39,14 @@ class Resolved:
     """What a call means: the types its arguments are converted to, its result, and what the rules need to know.
 
     A `body` is typed with the call, and its rule finds it as `call.body`; without a `result` the call gives what the
-    body does. `rounded` is the narrower float type that the call gives, where the rules compute `result` in f32 for it.
+    body does. `rounded` is what the call gives, of narrower floats, where the rules compute `result` in f32.
     """
 
     operands: tuple[Type, ...]
     result: Type | None
     static: tuple[Any, ...] = ()
     body: Body | None = None
-    rounded: DType | None = None
+    rounded: Type | None = None
 
 
 def in_place(e: Any, call: Any, *values: Any) -> Any:

@@ -7,13 +7,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kaio.dsl import approximate
 from kaio.dsl.intrinsic import Intrinsic, primitive
 from kaio.dtypes import DType, f32
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
 
-__all__ = ["ceil", "fabs", "float_to_int", "floor", "fma", "libdevice", "maxnum", "minnum", "rint", "sqrt", "trunc"]
+__all__ = [
+    "ceil",
+    "fabs",
+    "float_to_int",
+    "floor",
+    "flush",
+    "fma",
+    "libdevice",
+    "maxnum",
+    "minnum",
+    "rint",
+    "sqrt",
+    "trunc",
+]
 
 _PTX_ROUNDING = {"trunc": "rz", "ceil": "rp", "floor": "rm"}
 _PTX_INTEGER = {("i", 32): "i", ("u", 32): "ui", ("i", 64): "ll", ("u", 64): "ull"}
@@ -23,7 +37,7 @@ def _letter(dtype: DType) -> str:
     return "f" if dtype.bits == 32 else "d"
 
 
-def _flush(e: Any, dtype: DType) -> str:
+def flush(e: Any, dtype: DType) -> str:
     """The end of the name of an instruction that fastmath makes flush subnormals of f32."""
     return f"{'.ftz' if dtype.bits == 32 and e.target.options.fastmath else ''}.{_letter(dtype)}"
 
@@ -93,7 +107,7 @@ rint = _unary("rint", "round", "roundeven")
 fabs = _float_primitive(
     "fabs",
     narrow=lambda halves: halves.absolute,
-    cuda=lambda e, value, dtype: e.call(f"llvm.nvvm.fabs{_flush(e, dtype)}", e.llvm(dtype), [value]),
+    cuda=lambda e, value, dtype: e.call(f"llvm.nvvm.fabs{flush(e, dtype)}", e.llvm(dtype), [value]),
     host=lambda e, value, dtype: e.call(f"llvm.fabs.{dtype.ptx}", e.llvm(dtype), [value]),
 )
 sqrt = _float_primitive(
@@ -126,18 +140,25 @@ maxnum = _extreme("maxnum", "fmax")
 fma = _float_primitive(
     "fma",
     narrow=lambda halves: halves.fma,
-    cuda=lambda e, x, y, z, dtype: e.call(f"llvm.nvvm.fma.rn{_flush(e, dtype)}", e.llvm(dtype), [x, y, z]),
+    cuda=lambda e, x, y, z, dtype: e.call(f"llvm.nvvm.fma.rn{flush(e, dtype)}", e.llvm(dtype), [x, y, z]),
     host=lambda e, x, y, z, dtype: e.call(f"llvm.fma.{dtype.ptx}", e.llvm(dtype), [x, y, z]),
 )
 
 
-def _libdevice(e: Emitter, name: str, args: list[Any], dtype: DType) -> Any:
+def _library_host(e: Emitter, name: str, args: list[Any], dtype: DType, result: Any = None) -> Any:
     if dtype.bits < 32:
         from kaio.dsl.compiler import halves
 
-        return halves.through_f32(e, dtype, lambda *args: _libdevice(e, name, list(args), f32), *args)
+        return halves.through_f32(e, dtype, lambda *args: e.use(libdevice, name, list(args), f32), *args)
     suffix = "f" if dtype.bits == 32 else ""
-    return e.call(f"__nv_{name}{suffix}", e.llvm(dtype), args)
+    return e.call(f"__nv_{name}{suffix}", result or e.llvm(dtype), args)
 
 
-libdevice = primitive("libdevice", cuda=_libdevice, host=_libdevice)
+def _library_cuda(e: Emitter, name: str, args: list[Any], dtype: DType, result: Any = None) -> Any:
+    if dtype.bits == 32 and name in approximate.UNDER_FASTMATH and e.target.options.fastmath:  # type: ignore[attr-defined]
+        return approximate.FUNCTIONS[name](e, *args)
+    return _library_host(e, name, args, dtype, result)
+
+
+libdevice = primitive("libdevice", cuda=_library_cuda, host=_library_host)
+"""`libdevice(name, args, dtype, result)`: a function of NVIDIA's math library, by its name for f64."""

@@ -109,13 +109,19 @@ FUNCTIONS = {
     "math.fmod": Function(np.fmod, 0, 0, -99, 99, 2),
     "math.remainder": Function(by_math(math.remainder, NAN), 0, 0, -99, 99, 2),
     "math.copysign": Function(np.copysign, 0, 0, -9, 9, 2),
+    "rint": Function(np.rint, 0, 0),
+    "rcp": Function(np.reciprocal, 0.5, 0.5),
+    "sign": Function(np.sign, 0, 0),
+    "fdim": Function(
+        lambda x, y: np.where(x > y, x - y, np.where(np.isnan(x) | np.isnan(y), NAN, 0.0)), 0.5, 0.5, count=2
+    ),
     "min": Function(by_sign(np.fmin, True), 0, 0, -9, 9, 2),
     "max": Function(by_sign(np.fmax, False), 0, 0, -9, 9, 2),
     "minimum": Function(by_sign(np.minimum, True), 0, 0, -9, 9, 2),
     "maximum": Function(by_sign(np.maximum, False), 0, 0, -9, 9, 2),
 }
 OF_THE_TYPE = {"math.nextafter": np.nextafter, "fma": None}
-PREDICATES = {"math.isnan": np.isnan, "math.isinf": np.isinf, "math.isfinite": np.isfinite}
+PREDICATES = {"math.isnan": np.isnan, "math.isinf": np.isinf, "math.isfinite": np.isfinite, "signbit": np.signbit}
 CONVERSIONS = ("int", "float", "bool")
 MEMORY = {"shared_mem", "dynamic_shared", "local_mem"}
 OTHERS = {"range", "len", "grid", "bar_sync", *MEMORY}  # tested where they belong
@@ -403,7 +409,7 @@ def test_min_and_max_of_several():
     assert (low.tolist(), high.tolist(), top.tolist()) == ([-3, -1.5, 0.5], [0.5, 0.5, 9.5], [2, 2, 9])
 
 
-FLOAT_ONLY = [n for n in (*FUNCTIONS, *OF_THE_TYPE) if n not in ("abs", "min", "max", "minimum", "maximum")]
+FLOAT_ONLY = [n for n in (*FUNCTIONS, *OF_THE_TYPE) if n not in ("abs", "min", "max", "minimum", "maximum", "sign")]
 
 
 @pytest.mark.parametrize("name", [*FLOAT_ONLY, *PREDICATES])

@@ -69,6 +69,10 @@ class Emitter:
         """A number of that type."""
         return scalars.constant(dtype, value)
 
+    def integer(self, bits: int) -> llvmlite_ir.IntType:
+        """The LLVM type of an integer of any width."""
+        return llvmlite_ir.IntType(bits)
+
     def convert(self, value: Any, source: Type, target: Type) -> Any:
         """A value of one type as another; the meaning is the same whether a cast asks for it or a rule."""
         if source == target:

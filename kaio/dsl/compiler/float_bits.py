@@ -14,7 +14,7 @@ from kaio.rounding import bits_of
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
 
-__all__ = ["copysign", "extreme", "magnitude_bits"]
+__all__ = ["copysign", "extreme", "magnitude_bits", "sign_bit"]
 
 
 def copysign(e: Emitter, magnitude: Value, sign: Value, dtype: DType) -> Value:
@@ -42,3 +42,9 @@ def magnitude_bits(e: Emitter, value: Value, dtype: DType) -> tuple[Value, Value
     """The bits of a float without its sign, and those of infinity."""
     bits = llvm.IntType(dtype.bits)
     return e.b.and_(e.b.bitcast(value, bits), bits((1 << dtype.bits - 1) - 1)), bits(bits_of(dtype, math.inf))
+
+
+def sign_bit(e: Emitter, value: Value, dtype: DType) -> Value:
+    """Whether the sign is negative, also that of a zero or a NaN."""
+    bits = llvm.IntType(dtype.bits)
+    return e.b.icmp_signed("<", e.b.bitcast(value, bits), bits(0))

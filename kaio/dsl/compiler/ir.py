@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from kaio.dsl.values import Type, show
-from kaio.dtypes import DType
 from kaio.errors import Place
 from kaio.source import Source
 
@@ -344,7 +343,7 @@ class TypedCall:
     result: Type
     static: tuple[Any, ...] = ()
     body: Typed | None = None
-    rounded: DType | None = None
+    rounded: Type | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,177 @@
+"""What all functions of numbers share: their typing, the type they compute in, and how a record is made of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kaio.dsl import literals, primitives, rules
+from kaio.dsl.casts import number
+from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved, Rule, intrinsic
+from kaio.dsl.rule_error import RuleError
+from kaio.dsl.values import Scalar, TupleType, Type, show
+from kaio.dtypes import DType, bool_, f32
+
+if TYPE_CHECKING:
+    from kaio.dsl.compiler.ir import TypedCall
+
+__all__ = [
+    "Typing",
+    "common_type",
+    "floats",
+    "from_library",
+    "integers",
+    "library",
+    "numbers",
+    "one",
+    "predicate",
+    "result_type",
+    "split",
+    "standard",
+    "two",
+]
+
+Typing = Callable[..., Resolved]
+
+
+# ---------------------------------------------------------------------- typing
+def common_type(name: str, values: tuple[Type, ...]) -> DType:
+    """The one type of several numbers."""
+    merged: Scalar = number(values[0], f"an argument of `{name}`")
+    for value in values[1:]:
+        merged = rules.common(merged, number(value, f"an argument of `{name}`"), f"in {name} with")
+    rules.check_computes(name, merged)
+    dtype = literals.default(merged)
+    if dtype is bool_:
+        raise RuleError(f"`{name}` of a bool", "cast it, for example `kaio.i32(...)`")
+    return dtype
+
+
+def numbers(name: str) -> Typing:
+    """All arguments have one type, and so has the result."""
+
+    def typing(*values: Type) -> Resolved:
+        dtype = common_type(name, values)
+        return Resolved((dtype,) * len(values), dtype)
+
+    return typing
+
+
+def floats(name: str, narrow: bool = False) -> Typing:
+    """As `numbers`, and integers become f32; f16 and bf16 are computed in f32 and rounded, unless `narrow` says not."""
+
+    def typing(*values: Type) -> Resolved:
+        dtype = common_type(name, values)
+        if not dtype.is_float:
+            dtype = f32
+        if dtype.bits < 32 and not narrow:
+            return Resolved((f32,) * len(values), f32, rounded=dtype)
+        return Resolved((dtype,) * len(values), dtype)
+
+    return typing
+
+
+def split(name: str, *parts: DType | None) -> Typing:
+    """A float in, as for `floats`, and a tuple out; a part that is None has the float's type."""
+
+    def typing(value: Type) -> Resolved:
+        resolved = floats(name)(value)
+
+        def of(dtype: Type) -> TupleType:
+            return TupleType(tuple(part or dtype for part in parts))
+
+        (dtype,) = resolved.operands
+        assert isinstance(dtype, DType)
+        return Resolved((dtype,), of(dtype), rounded=None if resolved.rounded is None else of(resolved.rounded))
+
+    return typing
+
+
+def integers(name: str, bits: tuple[int, ...] = (8, 16, 32, 64), result: DType | None = None) -> Typing:
+    """All arguments have one integer type of these widths; so has the result, where none is given."""
+
+    def typing(*values: Type) -> Resolved:
+        dtype = common_type(name, values)
+        if not dtype.is_int:
+            raise RuleError(f"`{name}` of {show(dtype)}; it takes integers", "cast it, for example `kaio.i32(...)`")
+        if dtype.bits not in bits:
+            only = " or ".join(f"i{b} and u{b}" for b in bits)
+            raise RuleError(
+                f"`{name}` of {show(dtype)}; it takes {only}", f"cast it, for example `kaio.u{bits[-1]}(...)`"
+            )
+        return Resolved((dtype,) * len(values), dtype if result is None else result)
+
+    return typing
+
+
+def predicate(name: str) -> Typing:
+    """Floats of one type, and the result is a bool."""
+
+    def typing(*values: Type) -> Resolved:
+        return Resolved(floats(name)(*values).operands, bool_)  # type: ignore[arg-type]
+
+    return typing
+
+
+# ---------------------------------------------------------------------- rules
+def result_type(call: TypedCall) -> DType:
+    """The result of a call that gives a number."""
+    assert isinstance(call.result, DType)
+    return call.result
+
+
+def library(name: str) -> Rule:
+    """A function of NVIDIA's libdevice, by its name for f64."""
+    return lambda e, call, *values: e.use(primitives.libdevice, name, list(values), result_type(call))
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def from_library(ptx: str, *, called: str = "", example: str = "", same_bits: bool = False) -> Callable[[F], F]:
+    """Make the record of a function of libdevice from a signature, all of whose parameters are floats of one type."""
+
+    def record(function: F) -> F:
+        name = function.__name__
+        arguments = ", ".join(("x[i]", "y[i]", "0.5", "0.25")[: len(inspect.signature(function).parameters)])
+        shown = example or f"out[i] = kaio.{name}({arguments})"
+        made = intrinsic(floats(name), emit=library(called or name), example=shown, ptx=ptx, same_bits=same_bits)
+        return made(function)
+
+    return record
+
+
+# ---------------------------------------------------------------------- records of Python's own functions
+def one(value: Any, /) -> None:
+    """A signature."""
+
+
+def two(x: Any, y: Any, /) -> None:
+    """A signature."""
+
+
+def standard(
+    python: Any,
+    typing: Typing,
+    emit: Rule,
+    like: Callable[..., None],
+    doc: str,
+    *,
+    example: str = "",
+    ptx: str = "",
+    same_bits: bool = True,
+) -> Intrinsic:
+    """Make the record of one of Python's own functions, with the signature of `like`."""
+    record = Intrinsic(
+        python.__name__,
+        typing,
+        emit,
+        doc=doc,
+        signature=inspect.signature(like),
+        example=example,
+        ptx=ptx,
+        same_bits=same_bits,
+    )
+    STANDARD[python] = record
+    return record
