@@ -368,7 +368,12 @@ MISTAKES = [
         "the second argument of `local_mem` is a dtype, not int literal 5",
         "for example `local_mem(256, kaio.f32)`",
     ),
-    ("v = fma(1, 2)", "fma(1, 2)", "`fma(x, y, z)`: missing a required argument: 'z'", None),
+    (
+        "v = fma(1, 2)",
+        "fma(1, 2)",
+        "`fma(x, y, z)`: missing a required argument: 'z'",
+        "for example `out[i] = kaio.fma(x[i], y[i], 0.5)`",
+    ),
     ("v = min(n)", "min(n)", "`min` takes two numbers or more", "a buffer is reduced in a loop"),
     ("v = math.sin(x)", "math.sin(x)", "an argument of `sin` is a number, not InOut[f32]", None),
     ("v = abs(c)", "abs(c)", "`abs` of a bool", "cast it, for example `kaio.i32(...)`"),
