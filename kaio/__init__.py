@@ -26,7 +26,6 @@ In a kernel (Python's abs, min, max, round, len, range, int, float, bool and `ma
                             read a value of another lane of the warp
     atomic_add, atomic_sub, atomic_min, atomic_max, atomic_and, atomic_or, atomic_xor, atomic_exch, atomic_cas,
     atomic_inc, atomic_dec  update an element in one step and give the value from before
-    atomic_add              adds to an element in one step
     philox, random_u32, random_uniform, random_normal, random_uniform4, random_normal4
                             random numbers of a seed and a counter
     ptx, InlinePtx          an instruction of PTX as a function that kernels call
