@@ -126,8 +126,9 @@ def overlaps_itself(shape: Shape, strides: Shape, itemsize: int) -> bool:
 def share_elements(one: Layout, two: Layout, dtypes: tuple[DType, DType]) -> bool:
     """Whether two buffers have a byte in common; True also where that would take long to tell."""
     first, second = (overlay(*layout, dtype) for layout, dtype in zip((one, two), dtypes, strict=True))
+    most: Any = 10_000  # NumPy's stubs know its two special values only
     try:
-        return bool(np.shares_memory(first, second, max_work=10_000))
+        return bool(np.shares_memory(first, second, max_work=most))
     except np.exceptions.TooHardError:
         return True
 
