@@ -19,6 +19,7 @@ In a kernel (Python's abs, min, max, round, len, range, int, float, bool and `ma
     thread_idx, block_idx, block_dim, grid_dim
                             places and sizes, each with .x, .y and .z
     shared_mem, local_mem   arrays of a block and of a thread, of a shape known when compiling
+    const_mem               an array of literals in constant memory, as NumPy arrays from outside are
     dynamic_shared          an array of a block whose size a launch says: `k.over(n).shared(tile=256)`
     bar_sync, syncwarp      wait for all threads of the block, of the warp
     lane_id, warp_id        this thread's place in its warp, and its warp's in the block
@@ -84,7 +85,7 @@ from kaio.dsl.atomic import (
 )
 from kaio.dsl.function import Func, func
 from kaio.dsl.index import block_dim, block_idx, grid, grid_dim, thread_idx
-from kaio.dsl.memory import dynamic_shared, local_mem, shared_mem
+from kaio.dsl.memory import const_mem, dynamic_shared, local_mem, shared_mem
 from kaio.dsl.numeric.bits import (
     brev,
     byte_perm,
@@ -209,7 +210,7 @@ __all__ = [  # noqa: RUF022 - grouped by meaning
     "atomic_add", "atomic_and", "atomic_cas", "atomic_dec", "atomic_exch", "atomic_inc", "atomic_max", "atomic_min",
     "atomic_or", "atomic_sub", "atomic_xor",
     "bar_sync",
-    "dynamic_shared", "local_mem", "shared_mem",
+    "const_mem", "dynamic_shared", "local_mem", "shared_mem",
     "InlinePtx", "ptx",
     "philox", "random_normal", "random_normal4", "random_u32", "random_uniform", "random_uniform4",
     "lane_id", "shfl_sync_bfly", "shfl_sync_down", "shfl_sync_idx", "shfl_sync_up", "syncwarp", "warp_id",

@@ -112,7 +112,7 @@ class Built:
 
     def _has_equal_values(self) -> bool:
         now = [capture.current() for capture in self._captures]
-        if not all(same_value(capture.value, value) for capture, value in zip(self._captures, now, strict=True)):
+        if not all(same_value(capture.seen, value) for capture, value in zip(self._captures, now, strict=True)):
             return False
         # The objects are new but equal: from here on these are the ones to know by identity.
         captures = zip(self._captures, now, strict=True)

@@ -10,7 +10,7 @@ from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import ArrayType, BufferType, EnumType, ObjectType, TupleType, Type, Weak, show
 from kaio.dtypes import DType, f64, i32, i64, u64
 
-__all__ = ["check_index", "check_store"]
+__all__ = ["check_index", "check_store", "check_writable"]
 
 
 def check_index(
@@ -72,12 +72,22 @@ def _check_literal(array: BufferType | ArrayType, value: int, axis: int, name: s
         raise RuleError(f"index {value} of `{name}` does not fit i32", "cast it: `kaio.i64(...)`")
 
 
-def check_store(array: BufferType | ArrayType, value: Type, name: str, text: str) -> None:
-    """Whether an element may be set to a value of this type, which is written as `text`."""
+def check_writable(array: BufferType | ArrayType, name: str) -> None:
+    """Whether elements may be set at all."""
     if isinstance(array, BufferType) and array.access == "In":
         raise RuleError(
             f"`{name}` is an `In` buffer, which a kernel only reads", f"annotate it `{name}: InOut[{array.dtype!r}]`"
         )
+    if isinstance(array, ArrayType) and array.space == "constant":
+        raise RuleError(
+            f"`{name}` is a constant array, which a kernel only reads",
+            f"pass it as a buffer, `InOut[{array.dtype!r}]`, or write into a `shared_mem` or `local_mem` array",
+        )
+
+
+def check_store(array: BufferType | ArrayType, value: Type, name: str, text: str) -> None:
+    """Whether an element may be set to a value of this type, which is written as `text`."""
+    check_writable(array, name)
     if not isinstance(value, DType | Weak):
         way_out = f"take what it holds: `{text}.value`" if isinstance(value, EnumType) else None
         raise RuleError(f"{show(value)} cannot be stored in an element of `{name}` ({show(array.dtype)})", way_out)

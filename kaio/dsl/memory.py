@@ -8,17 +8,30 @@ import keyword
 import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
+from kaio.dsl import literals
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved, intrinsic
 from kaio.dsl.rule_error import RuleError
-from kaio.dsl.types import InOut
-from kaio.dsl.values import ArrayType, BufferType, Compound, ObjectType, TupleType, Type, Weak, show
+from kaio.dsl.types import In, InOut
+from kaio.dsl.values import (
+    MOST_CONSTANT_NBYTES,
+    ArrayType,
+    BufferType,
+    Compound,
+    ObjectType,
+    TupleType,
+    Type,
+    Weak,
+    show,
+)
 from kaio.dtypes import DType, i32
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
-__all__ = ["dynamic_shared", "local_mem", "shared_mem"]
+__all__ = ["const_mem", "dynamic_shared", "local_mem", "shared_mem"]
 
 T = TypeVar("T")
 _MOST_LOCAL_NBYTES = 512 * 1024  # CUDA C++ Programming Guide, table of technical specifications
@@ -128,6 +141,48 @@ def dynamic_shared(name: str, dtype: type[T]) -> InOut[T, Any]:
 @intrinsic(_array("local"), emit=_local, example="kaio.local_mem(4, kaio.f32)")
 def local_mem(shape: int | tuple[int, ...], dtype: type[T]) -> InOut[T, Any]:
     """An array of this thread's own; its shape is known when compiling, its contents are undefined."""
+    raise AssertionError
+
+
+# ---------------------------------------------------------------------- constant memory
+def _const_typing(values: Type, dtype: Type) -> Resolved:
+    element = _dtype("const_mem", dtype, "const_mem((0.25, 0.5, 0.25), kaio.f32)")
+    array = np.array(_numbers(values, element), element.numpy)
+    if array.nbytes > MOST_CONSTANT_NBYTES:
+        raise RuleError(f"this array takes {array.nbytes} bytes, and constant memory holds {MOST_CONSTANT_NBYTES}")
+    return Resolved((values, dtype), ArrayType("constant", element, array.shape, contents=array.tobytes()))
+
+
+def _numbers(values: Type, dtype: DType) -> Any:
+    """The numbers of a tuple, or of tuples of one length."""
+    if isinstance(values, Weak) and values.value is not None:
+        literals.check_fits(dtype, values)
+        return values.value
+    if not isinstance(values, TupleType):
+        raise RuleError(
+            f"`const_mem` takes a tuple of literals, not {show(values)}",
+            "for example `const_mem((0.25, 0.5, 0.25), kaio.f32)`; a NumPy array from outside is constant by itself",
+        )
+    rows = [_numbers(item, dtype) for item in values.items]
+    if len({np.shape(row) for row in rows}) > 1:
+        raise RuleError("the rows of `const_mem` have different lengths")
+    return rows
+
+
+@intrinsic(
+    _const_typing,
+    emit=lambda e, call, values, dtype: None,
+    example="""\
+taps = kaio.const_mem((0.25, 0.5, 0.25), kaio.f32)
+out[i] = x[i] * taps[n[i] % 3]""",
+    ptx="ld.const",
+)
+def const_mem(values: Any, dtype: type[T]) -> In[T, Any]:
+    """An array of these numbers, a tuple of literals (or of tuples), in constant memory: read only, and the same for
+    all threads.
+
+    A NumPy array from outside that a kernel names is constant memory, too.
+    """
     raise AssertionError
 
 

@@ -14,9 +14,9 @@ from kaio.dtypes import DType, bool_, i32, i64
 from kaio.program import Access
 
 __all__ = [
-    "BOOL", "INDEX64", "NONE", "ArrayType", "BufferType", "Compound", "EnumType", "IteratorType", "Member",
-    "MethodType", "ObjectType", "RangeType", "Scalar", "StepType", "TupleType", "Type", "Weak", "enum_dtype",
-    "index_type", "show",
+    "BOOL", "INDEX64", "MOST_CONSTANT_NBYTES", "NONE", "ArrayType", "BufferType", "Compound", "EnumType",
+    "IteratorType", "Member", "MethodType", "ObjectType", "RangeType", "Scalar", "StepType", "TupleType", "Type",
+    "Weak", "enum_dtype", "index_type", "show",
 ]  # fmt: skip
 
 
@@ -71,6 +71,9 @@ def index_type(bits: Literal[32, 64]) -> DType:
 
 Scalar = DType | Weak
 
+MOST_CONSTANT_NBYTES = 64 * 1024
+"""Constant memory (CUDA C++ Programming Guide, table of technical specifications)."""
+
 
 @dataclass(frozen=True)
 class BufferType:
@@ -92,12 +95,17 @@ class BufferType:
 
 @dataclass(frozen=True)
 class ArrayType:
-    """A shared or local array; its shape is known when compiling."""
+    """An array whose shape is known when compiling: shared, local, or constant.
 
-    space: Literal["shared", "local"]
+    contents: the elements of a constant array as they lie in memory; they are a part of the type, as a literal's value
+        is, so that nothing of the array exists at run time but its elements
+    """
+
+    space: Literal["shared", "local", "constant"]
     dtype: DType
     shape: tuple[int, ...]
     index: DType = i32
+    contents: bytes = b""
 
     @property
     def ndim(self) -> int:
@@ -105,6 +113,8 @@ class ArrayType:
         return len(self.shape)
 
     def __repr__(self) -> str:
+        if self.space == "constant":
+            return f"constant array of {self.dtype!r}[{', '.join(map(str, self.shape))}]"
         return f"{self.space}_mem({self.shape!r}, {self.dtype!r})"
 
 

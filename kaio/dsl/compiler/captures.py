@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import CellType, FunctionType
 from typing import Any
+
+import numpy as np
+
+from kaio.dsl.values import MOST_CONSTANT_NBYTES
 
 __all__ = ["Capture"]
 
@@ -21,6 +25,11 @@ class Capture:
     namespace: dict[str, Any] | CellType | FunctionType
     name: str
     value: Any
+    seen: Any = field(init=False, repr=False)
+    """The value as it was then: an array may be written to while the kernel lives."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seen", _copied(self.value))
 
     def reader(self) -> Callable[[str], Any]:
         """What gives the value that a name has now, None where it has none; one call without a frame for globals."""
@@ -40,6 +49,12 @@ class Capture:
 
     def __str__(self) -> str:
         return f"{self.name} = {self.value!r}"
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.nbytes <= MOST_CONSTANT_NBYTES:
+        return value.copy()
+    return tuple(map(_copied, value)) if type(value) is tuple else value
 
 
 def _cell_contents(cell: CellType, name: str) -> Any:

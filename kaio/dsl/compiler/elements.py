@@ -33,7 +33,11 @@ def address(
         offset = _by_strides(e, checked, [e.convert(stride, type_.index, position) for stride in array.strides])
     else:
         offset = _in_order(e, checked, sizes)
-    return array.pointer if offset is None else e.b.gep(array.pointer, [offset], inbounds=True)
+    if isinstance(type_, ArrayType) and type_.space == "constant":
+        pointer = e.target.constant(e, type_, name)
+    else:
+        pointer = array.pointer
+    return pointer if offset is None else e.b.gep(pointer, [offset], inbounds=True)
 
 
 def _in_order(e: Emitter, indices: list[llvm.Value], sizes: list[llvm.Value]) -> llvm.Value | None:

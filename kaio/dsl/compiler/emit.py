@@ -317,7 +317,7 @@ class Emitter:
         if isinstance(call.callee, ir.Typed):
             return self.inline(call.callee, values)
         if values and isinstance(call.operands[0], BufferType | ArrayType):
-            self.assigning = ir.user_name(frame.origin(str(call.arguments[0])))
+            self.assigning = frame.text(str(call.arguments[0]))
         self.is_result_read = target in frame.reads
         self.require(call.callee.since, f"`{call.callee.name}`")
         result = call.callee.rule(self.target.name)(self, call, *values)
@@ -372,14 +372,14 @@ class Emitter:
             assert isinstance(position, int)
             return value[position]
         assert isinstance(type_, BufferType | ArrayType)
-        self.assigning = ir.user_name(frame.origin(name))
+        self.assigning = frame.text(name)
         pointer = self.address(value, type_, frame.values.get(index), frame.typed.types[index], self.assigning)
         return elements.load(self, pointer, type_)
 
     def _set_item(self, frame: Frame, statement: ir.SetItem) -> None:
         type_ = frame.typed.types[statement.array]
         assert isinstance(type_, BufferType | ArrayType)
-        self.assigning = ir.user_name(frame.origin(statement.array))
+        self.assigning = frame.text(statement.array)
         array, index = frame.values[statement.array], frame.values.get(statement.index)
         pointer = self.address(array, type_, index, frame.typed.types[statement.index], self.assigning)
         value, source = frame.values.get(statement.value), frame.typed.types[statement.value]

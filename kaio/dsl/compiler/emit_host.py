@@ -23,6 +23,7 @@ from kaio.dsl.compiler.host_drivers import emit_k_plain, emit_k_start_and_run
 from kaio.dsl.compiler.host_exchange import Peers
 from kaio.dsl.compiler.prove import Prover
 from kaio.dsl.compiler.target import BufferValue
+from kaio.dsl.values import ArrayType
 from kaio.errors import InternalError
 from kaio.program import DynamicArray, Site
 
@@ -58,7 +59,9 @@ def emit_host(typed: ir.Typed, *, check: bool, contract: bool = True) -> HostMod
         emit_k_start_and_run(body)
         return _finish(body, ("k_start", "k_run"))
     proved = (0, 0)
-    fast = Body(module, typed, "body.fast", sites, check=check, contract=contract, prover=Prover())
+    fast = Body(
+        module, typed, "body.fast", sites, check=check, contract=contract, prover=Prover(), constants=body.constants
+    )
     fast.emit()
     assert fast.prover is not None
     if fast.prover.is_useful:
@@ -125,6 +128,9 @@ class _PlainTarget:
 
     def shared(self, e: Emitter, element: llvm.Type, count: int, name: str) -> llvm.Value:
         raise InternalError("a function without threads has no shared memory")
+
+    def constant(self, e: Emitter, array: ArrayType, name: str) -> llvm.Value:
+        raise InternalError("a function without threads has no constant memory")
 
     def dynamic_shared(self, e: Emitter, name: str, element: llvm.Type) -> BufferValue:
         raise InternalError("a function without threads has no shared memory")

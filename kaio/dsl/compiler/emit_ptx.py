@@ -18,6 +18,7 @@ from llvmlite import ir as llvm
 from kaio.dsl.compiler import ir, toolchain
 from kaio.dsl.compiler.arguments import argument_types
 from kaio.dsl.compiler.assembly import Written, mark
+from kaio.dsl.compiler.constant_arrays import ConstantArrays
 from kaio.dsl.compiler.dynamic import Inputs
 from kaio.dsl.compiler.emit import Emitter
 from kaio.dsl.compiler.options import CompileOptions
@@ -26,7 +27,7 @@ from kaio.dsl.compiler.ptx_names import distinct, entry_name, spelled
 from kaio.dsl.compiler.scalars import nbytes
 from kaio.dsl.compiler.target import Axis, BufferValue
 from kaio.dsl.records import scalars_of
-from kaio.dsl.values import BufferType, Type
+from kaio.dsl.values import ArrayType, BufferType, Type
 from kaio.errors import Place
 from kaio.program import SHARED_ALIGNMENT, DynamicArray, aligned
 from kaio.source import Source
@@ -105,6 +106,7 @@ class CudaTarget:
         self.parameters = [name for param, type_ in params for name in _parameter_names(param, type_)]
         self.parameters += self.inputs.names()
         self.shared_nbytes = 0
+        self._constants = ConstantArrays(module, space=4)
         self.lines = Lines(module, typed.function.source)
         self.written: dict[int, Written] = {}
 
@@ -185,6 +187,9 @@ class CudaTarget:
     def dynamic_shared(self, e: Emitter, name: str, element: llvm.Type) -> BufferValue:
         offset, size = self.inputs.places[name]
         return BufferValue(self._in_dynamic(e, offset, element), (size,))
+
+    def constant(self, e: Emitter, array: ArrayType, name: str) -> Any:
+        return self._constants.pointer(e, array, name)
 
     def _in_dynamic(self, e: Emitter, offset: Any, element: llvm.Type) -> Any:
         """A place in the memory whose size a launch says."""

@@ -12,6 +12,7 @@ from llvmlite import ir as llvm
 
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.fusing import Products
+from kaio.dsl.compiler.infer.origins import Origins
 from kaio.dsl.compiler.leaves import leaf_types, leaves, rebuild, undefined
 from kaio.dsl.compiler.loops import Turn
 from kaio.dsl.values import Type
@@ -58,6 +59,11 @@ class Frame:
             found.update(ir.reads(block.terminator))
         return frozenset(found)
 
+    @cached_property
+    def origins(self) -> Origins:
+        """Where values were made."""
+        return Origins(self.typed.function)
+
     def origin(self, name: str) -> str:
         """The variable behind a temporary."""
         while ir.is_temporary(name) and name in self.definitions:
@@ -66,6 +72,11 @@ class Frame:
                 break
             name = op.source
         return name
+
+    def text(self, name: str) -> str:
+        """What a value is called: by its variable, else as the source has it."""
+        origin = self.origin(name)
+        return self.origins.text(origin) if ir.is_temporary(origin) else ir.user_name(origin)
 
     def add_phi(self, e: Emitter, label: int, assign: ir.Assign) -> Any:
         """The value that comes in where ways join; `finish_phis` says from where."""

@@ -13,6 +13,7 @@ from llvmlite import ir as llvm
 from kaio import host_abi as abi
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.arguments import argument_types
+from kaio.dsl.compiler.constant_arrays import ConstantArrays
 from kaio.dsl.compiler.declared import call
 from kaio.dsl.compiler.dynamic import Inputs
 from kaio.dsl.compiler.emit import Emitter
@@ -34,6 +35,7 @@ from kaio.dsl.compiler.prove import Prover
 from kaio.dsl.compiler.scalars import nbytes
 from kaio.dsl.compiler.target import BufferValue
 from kaio.dsl.intrinsic import Intrinsic
+from kaio.dsl.values import ArrayType
 from kaio.errors import InternalError, Place
 from kaio.program import Site, aligned
 from kaio.source import Source
@@ -91,11 +93,13 @@ class Body:
         check: bool,
         contract: bool,
         prover: Prover | None = None,
+        constants: ConstantArrays | None = None,
     ) -> None:
         self.module, self.typed, self.function_name, self.sites = module, typed, name, sites
         self.checks, self.contract, self.prover = check, contract, prover
         self.waits = _waits(typed)
         self.inputs = Inputs(typed)
+        self.constants = constants or ConstantArrays(module)
         self.shared_nbytes = 0
         self.registers: dict[str, llvm.Value] = {}
         self._exits: dict[Place, int] = {}
@@ -186,6 +190,10 @@ class Body:
         offset = aligned(self.shared_nbytes)
         self.shared_nbytes = offset + count * nbytes(element)
         return e.b.bitcast(e.b.gep(self.shared_start, [I64(offset)], inbounds=True), element.as_pointer())
+
+    def constant(self, e: Emitter, array: ArrayType, name: str) -> llvm.Value:
+        """In the module's own memory."""
+        return self.constants.pointer(e, array, name)
 
     def dynamic_shared(self, e: Emitter, name: str, element: llvm.Type) -> BufferValue:
         """The launch has laid it out, behind the static arrays."""

@@ -35,7 +35,7 @@ class Constant:
     value: Any
 
     def __str__(self) -> str:
-        return getattr(self.value, "__name__", None) or repr(self.value)
+        return getattr(self.value, "__name__", None) or repr(self.value).replace("\n", "")
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ def leaf_types(e: Emitter, type_: Type) -> list[llvm.Type]:
         case BufferType(dtype=dtype, ndim=ndim, index=index, space=space, strided=strided):
             numbers = [llvm_type(index)] * ndim * (1 + strided)
             return [_pointer(e, dtype, 3 if space == "shared" else 1), *numbers]
+        case ArrayType(space="constant"):
+            return []
         case ArrayType(space=space, dtype=dtype):
             return [_pointer(e, dtype, 3 if space == "shared" else 0)]
     if _is_scalar(type_):
@@ -41,7 +43,7 @@ def leaves(value: Any, type_: Type) -> list[llvm.Value]:
         case BufferType():
             return [value.pointer, *value.sizes, *value.strides]
         case ArrayType():
-            return [value.pointer]
+            return [] if type_.space == "constant" else [value.pointer]
     if _is_scalar(type_):
         return [value]
     return []
@@ -55,7 +57,7 @@ def rebuild(leaves: Iterator[llvm.Value], type_: Type) -> Any:
         case BufferType():
             return buffer_value(leaves, type_)
         case ArrayType():
-            return ArrayValue(next(leaves))
+            return None if type_.space == "constant" else ArrayValue(next(leaves))
     if _is_scalar(type_):
         return next(leaves)
     return None

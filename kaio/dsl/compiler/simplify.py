@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from kaio.dsl import symbols
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.ssa import ssa
@@ -106,7 +108,7 @@ def _evaluate(op: ir.Op, known: Mapping[str, Any]) -> Any:
     try:
         match op:
             case ir.Constant(value=value):
-                return value
+                return _UNKNOWN if isinstance(value, np.ndarray) else value  # whose operators are not a kernel's
             case ir.Argument():
                 return _GIVEN
             case ir.Attribute(value=name, name=member) if isinstance(known.get(name), enum.EnumType | enum.Enum):

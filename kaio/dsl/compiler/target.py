@@ -11,6 +11,7 @@ from llvmlite import ir as llvmlite_ir
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
     from kaio.dsl.compiler.host_exchange import Peers
+    from kaio.dsl.values import ArrayType
 
 __all__ = ["ArrayValue", "Axis", "BufferValue", "Target"]
 
@@ -58,6 +59,9 @@ class Target(Protocol):
 
     def dynamic_shared(self, e: Emitter, name: str, element: llvmlite_ir.Type) -> BufferValue:
         """The array of that name, whose place in shared memory and size are arguments of the kernel."""
+
+    def constant(self, e: Emitter, array: ArrayType, name: str) -> llvmlite_ir.Value:
+        """A pointer to the elements of a constant array, which `name` says what it is called."""
 
     def local(self, e: Emitter, element: llvmlite_ir.Type, count: int, name: str) -> llvmlite_ir.Value:
         """A pointer to `count` elements of this thread's own."""

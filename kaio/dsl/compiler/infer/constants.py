@@ -10,11 +10,13 @@ import numpy as np
 from kaio.dsl import literals, stores
 from kaio.dsl.records import RecordType, fields_of, is_record, names_of
 from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import EnumType, Member, ObjectType, TupleType, Type
+from kaio.dsl.values import MOST_CONSTANT_NBYTES, ArrayType, EnumType, Member, ObjectType, TupleType, Type
 from kaio.dtypes import DType, dtype_of
 from kaio.errors import KaioError
 
-__all__ = ["constant_type", "numpy_dtype"]
+__all__ = ["constant_array", "constant_type", "numpy_dtype"]
+
+_MOST_DIMENSIONS = 4
 
 
 def constant_type(value: Any) -> Type:
@@ -30,8 +32,23 @@ def constant_type(value: Any) -> Type:
     if isinstance(value, tuple):
         return TupleType(tuple(map(constant_type, value)))
     if isinstance(value, np.ndarray):
-        raise RuleError("an array cannot be captured", "pass it to the kernel as a buffer")
+        return constant_array(value)
     return ObjectType(value)
+
+
+def constant_array(array: np.ndarray[Any, Any]) -> ArrayType:
+    """A NumPy array as it is now, copied; RuleError for one that constant memory does not hold."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise RuleError("a masked array has elements that are none", "fill in what is masked: `array.filled(…)`")
+    if array.nbytes > MOST_CONSTANT_NBYTES:
+        raise RuleError(
+            f"a captured array is constant memory, which holds {MOST_CONSTANT_NBYTES} bytes; this one takes "
+            f"{array.nbytes} ({array.dtype}[{', '.join(map(str, array.shape))}])",
+            "pass it to the kernel as a buffer",
+        )
+    if array.ndim > _MOST_DIMENSIONS:
+        raise RuleError(f"an array in a kernel has at most 4 dimensions, not {array.ndim}", "reshape it before")
+    return ArrayType("constant", numpy_dtype(array.dtype), array.shape, contents=array.tobytes())
 
 
 def _member_type(value: enum.Enum) -> Type:
@@ -58,8 +75,8 @@ def _pinned(annotated: Type | None, found: Type) -> Type:
     return annotated
 
 
-def numpy_dtype(scalar: type[np.generic]) -> DType:
-    """The dtype of a NumPy scalar type called in a kernel."""
+def numpy_dtype(scalar: type[np.generic] | np.dtype[Any]) -> DType:
+    """The dtype of a NumPy scalar type called in a kernel, or of an array that is captured."""
     try:
         return dtype_of(scalar)
     except KaioError as problem:

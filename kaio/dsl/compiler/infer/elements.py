@@ -45,7 +45,7 @@ def set_item(inference: Inference, statement: ir.SetItem) -> None:
     array, index, value = (inference.types.get(n) for n in (statement.array, statement.index, statement.value))
     if array is None or index is None or value is None:
         return
-    name = ir.user_name(statement.array)
+    name = inference.origins.text(statement.array)
     target = _element(inference, statement.array, statement.index, array, index)
     try:
         check_store(target, value, name, inference.origins.text(statement.value))
@@ -59,7 +59,7 @@ def _element(inference: Inference, array: str, at: str, type_: Type, index: Type
         text, kind = inference.origins.text(array), type(type_.value).__name__
         way_out = advice.instead_of_indexing(type_.value, text)
         raise RuleError(f"`{text}` is a {kind}, and cannot be indexed", way_out)
-    return check_index(type_, index, ir.user_name(array), partial(remedies.of_index, inference, at))
+    return check_index(type_, index, inference.origins.text(array), partial(remedies.of_index, inference, at))
 
 
 def _value_place(inference: Inference, statement: ir.SetItem) -> Place:
