@@ -27,6 +27,10 @@ In a kernel (Python's abs, min, max, round, len, range, int, float, bool and `ma
                             read a value of another lane of the warp
     atomic_add, atomic_sub, atomic_min, atomic_max, atomic_and, atomic_or, atomic_xor, atomic_exch, atomic_cas,
     atomic_inc, atomic_dec  update an element in one step and give the value from before
+    vote_all, vote_any, vote_uni, ballot, match_any, match_all
+                            what is true, and which values are the same, in the lanes of the warp
+    activemask, lanemask_lt, lanemask_le, lanemask_eq, lanemask_ge, lanemask_gt
+                            the lanes that are here, and those before or behind this one
     philox, random_u32, random_uniform, random_normal, random_uniform4, random_normal4
                             random numbers of a seed and a counter
     ptx, InlinePtx          an instruction of PTX as a function that kernels call
@@ -171,6 +175,20 @@ from kaio.dsl.ptx import InlinePtx, ptx
 from kaio.dsl.random import philox, random_normal, random_normal4, random_u32, random_uniform, random_uniform4
 from kaio.dsl.sync import bar_sync
 from kaio.dsl.types import D0, D1, D2, D3, D4, Const, In, InOut, Out, Strided
+from kaio.dsl.vote import (
+    activemask,
+    ballot,
+    lanemask_eq,
+    lanemask_ge,
+    lanemask_gt,
+    lanemask_le,
+    lanemask_lt,
+    match_all,
+    match_any,
+    vote_all,
+    vote_any,
+    vote_uni,
+)
 from kaio.dsl.warp import (
     lane_id,
     shfl_sync_bfly,
@@ -213,7 +231,6 @@ __all__ = [  # noqa: RUF022 - grouped by meaning
     "const_mem", "dynamic_shared", "local_mem", "shared_mem",
     "InlinePtx", "ptx",
     "philox", "random_normal", "random_normal4", "random_u32", "random_uniform", "random_uniform4",
-    "lane_id", "shfl_sync_bfly", "shfl_sync_down", "shfl_sync_idx", "shfl_sync_up", "syncwarp", "warp_id",
     "brev", "byte_perm", "clz", "ffs", "funnelshift_l", "funnelshift_lc", "funnelshift_r", "funnelshift_rc", "popc",
     "signbit",
     "add_rd", "add_rn", "add_ru", "add_rz", "div_rd", "div_rn", "div_ru", "div_rz", "fma_rd", "fma_rn", "fma_ru",
@@ -230,6 +247,9 @@ __all__ = [  # noqa: RUF022 - grouped by meaning
     "clamp", "fdim", "maximum", "minimum", "saturate", "sign",
     "cyl_bessel_i0", "cyl_bessel_i1", "erfcinv", "erfcx", "erfinv", "j0", "j1", "jn", "normcdf", "normcdfinv", "y0",
     "y1", "yn",
+    "activemask", "ballot", "lane_id", "lanemask_eq", "lanemask_ge", "lanemask_gt", "lanemask_le", "lanemask_lt",
+    "match_all", "match_any", "shfl_sync_bfly", "shfl_sync_down", "shfl_sync_idx", "shfl_sync_up", "syncwarp",
+    "vote_all", "vote_any", "vote_uni", "warp_id",
     "Completion", "Device", "GpuBuffer", "Stream", "as_completed", "devices", "gather",
     "BufferClosedError", "CompileError", "CompletionTimeout", "ContextPoisonedError", "DeviceNotFoundError",
     "InternalError", "KaioError", "KernelFault", "KernelSyntaxError", "KernelTypeError", "LaunchError", "LibraryError",

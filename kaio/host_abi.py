@@ -29,7 +29,8 @@ __all__ = [
     "FAULT", "FAULTED", "FAULT_INDEX", "FAULT_OTHER", "FAULT_SITE", "FAULT_SIZE", "FAULT_THREAD", "FRAMES",
     "FRAME_ALIGNMENT", "FRAME_NBYTES", "GIVEN", "GRID_DIM", "LAST_STARTED", "MASK", "MAX_EXITS", "MAX_THREADS",
     "MEMBERS", "MIXED", "MOST_WORDS", "SHARED", "SHARED_ALIGNMENT", "STATE", "STUCK", "TAKEN", "THREADS", "WARP",
-    "WARP_ALL", "WENT_ROUND", "WORDS", "WORD_COUNT", "WORD_STRIDE", "WORKER", "frame_stride",
+    "WARP_ALL", "WARP_ANY", "WARP_SYNC", "WARP_SYNC_ALL", "WENT_ROUND", "WORDS", "WORD_COUNT", "WORD_STRIDE", "WORKER",
+    "frame_stride",
 ]  # fmt: skip
 
 MAX_THREADS = 1024
@@ -57,8 +58,9 @@ MAX_EXITS = 60  # exits of a kernel that are told apart; those above share the l
 MIXED = 1 << 62  # set in a reach mask that holds the shared number: "one exit only" cannot be said of it
 
 # What a thread can wait for (kinds of sites): the block; the lanes in MASK; all lanes of its warp that have not
-# returned. In the table that the scheduler gets, 256 times the number of words given is added. 0 is no place to wait.
-BARRIER, WARP, WARP_ALL = 1, 8, 9
+# returned; the same two, where they may be at any such site; the lanes that can come here before the warp must wait.
+# In the table that the scheduler gets, 256 times the number of words given is added. 0 is no place to wait.
+BARRIER, WARP, WARP_ALL, WARP_SYNC, WARP_SYNC_ALL, WARP_ANY = 1, 8, 9, 10, 11, 12
 
 # Kinds of faults (FAULT): a check recorded by a thread; threads wait at different barriers; one went round a barrier;
 # a warp operation whose lanes cannot all come (the index is the mask).

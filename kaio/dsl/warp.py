@@ -99,7 +99,7 @@ def _syncwarp_cuda(e: Emitter, call: TypedCall, *mask: Any) -> None:
 
 
 def _syncwarp_host(e: Emitter, call: TypedCall, *mask: Any) -> None:
-    e.target.exchange(e, [], host_mask(call, mask), "syncwarp")
+    e.target.exchange(e, [], host_mask(call, mask), "syncwarp", kind="warp_sync")
 
 
 @intrinsic(

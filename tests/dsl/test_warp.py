@@ -11,28 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kaio
-from kaio import DType, In, KernelFault, KernelTypeError, Out, f32, i32, u32
+from kaio import DType, In, KernelTypeError, Out, f32, i32, u32
 from tests.dsl.from_text import kernel
-from tests.dsl.warps import shuffle, warps
+from tests.dsl.warps import CPU, fault, run, shuffle, warps
 
-CPU = kaio.Device("cpu")
 MODES = ("idx", "up", "down", "bfly")
 DTYPES = [getattr(kaio, name) for name in ["bool_", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64"]]
-
-
-def run(made: kaio.Kernel, block: Any, *arrays: Any, device: kaio.Device = CPU, **consts: Any) -> list[np.ndarray]:
-    """Launch one block and give what its arrays hold afterwards."""
-    given = [device.alloc_from(a) if isinstance(a, np.ndarray) else a for a in arrays]
-    shape = block if isinstance(block, tuple) else (block,)
-    made.grid(1).block(*shape).launch(*given, **consts).wait()
-    return [g.to_host() for g in given if isinstance(g, kaio.GpuBuffer)]
-
-
-def fault(made: kaio.Kernel, block: Any, *arrays: Any) -> str:
-    """The message of the fault of one block."""
-    with pytest.raises(KernelFault) as caught:
-        run(made, block, *arrays)
-    return str(caught.value)
 
 
 SHUFFLES = {
@@ -112,16 +96,10 @@ def test_any_shuffle_within_the_lanes_of_a_block(threads: int, width: int, mode:
         missing |= None in got
         expected += got
     if missing:
-        assert "which does not take part" in fault_of(SHUFFLES[mode], threads, x, lanes, np.zeros_like(x), width)
+        assert "which does not take part" in fault(SHUFFLES[mode], threads, x, lanes, np.zeros_like(x), width=width)
     else:
         result = run(SHUFFLES[mode], threads, x, lanes, np.zeros_like(x), width=width)[2]
         np.testing.assert_array_equal(result, expected)
-
-
-def fault_of(made: kaio.Kernel, block: int, x: Any, lanes: Any, out: Any, width: int) -> str:
-    with pytest.raises(KernelFault) as caught:
-        run(made, block, x, lanes, out, width=width)
-    return str(caught.value)
 
 
 # ---------------------------------------------------------------------- who takes part
@@ -303,6 +281,26 @@ def test_members_that_name_different_masks_are_reported_with_both() -> None:
     assert message.endswith("help: all lanes of a mask have to name the same mask")
 
 
+def two_places(x: In[i32], out: Out[i32]) -> None:
+    s = kaio.shared_mem(32, i32)
+    t = kaio.thread_idx.x
+    if t < 10:
+        s[t] = x[t]
+        kaio.syncwarp()
+        out[t] = s[t + 10]
+    else:
+        s[t] = 2 * x[t]
+        kaio.syncwarp(0xFFFFFFFF)
+        out[t] = s[t - 10]
+
+
+def test_any_syncwarp_of_the_same_lanes_meets_another(device: kaio.Device) -> None:
+    x = np.arange(32, dtype=np.int32)
+    doubled = np.where(x < 10, x, 2 * x)
+    result = run(kaio.kernel(two_places), 32, x, np.zeros_like(x), device=device)[1]
+    np.testing.assert_array_equal(result, doubled[np.where(x < 10, x + 10, x - 10)])
+
+
 def not_itself(out: Out[i32]) -> None:
     kaio.syncwarp(0b1100)
 
@@ -311,13 +309,6 @@ def test_a_lane_that_its_own_mask_leaves_out_is_reported() -> None:
     message = fault(kaio.kernel(not_itself), 32, np.zeros(1, np.int32))
     assert "(lane 0) waits here for lanes 2-3 (mask 0x0000000c), of which it is none" in message
     assert message.endswith("help: a lane that takes part has its own bit set in the mask")
-
-
-def late_fault(x: In[i32], out: Out[i32]) -> None:
-    t = kaio.thread_idx.x
-    v = kaio.shfl_sync_idx(x[t], 0)
-    assert t != 40 or v != 32, "as expected"
-    out[t] = kaio.shfl_sync_idx(v, 0)
 
 
 def test_a_fault_between_two_exchanges_is_reported_and_the_kernel_runs_again() -> None:

@@ -1,4 +1,4 @@
-"""What the operations of a warp mean, in Python: for the tests to compare with."""
+"""What the operations of a warp mean, in Python, and launches of one block: for the tests to compare."""
 
 from __future__ import annotations
 
@@ -6,8 +6,28 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
+import kaio
+from kaio import KernelFault
+
+CPU = kaio.Device("cpu")
 LANES = 32
+
+
+def run(made: kaio.Kernel, block: Any, *arrays: Any, device: kaio.Device = CPU, **consts: Any) -> list[np.ndarray]:
+    """Launch one block and give what its arrays hold afterwards."""
+    given = [device.alloc_from(a) if isinstance(a, np.ndarray) else a for a in arrays]
+    shape = block if isinstance(block, tuple) else (block,)
+    made.grid(1).block(*shape).launch(*given, **consts).wait()
+    return [g.to_host() for g in given if isinstance(g, kaio.GpuBuffer)]
+
+
+def fault(made: kaio.Kernel, block: Any, *arrays: Any, **consts: Any) -> str:
+    """The message of the fault of one block."""
+    with pytest.raises(KernelFault) as caught:
+        run(made, block, *arrays, **consts)
+    return str(caught.value)
 
 
 def shuffle(mode: str, values: Sequence[Any], lane: int, given: int, width: int = LANES) -> Any:

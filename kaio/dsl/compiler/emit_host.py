@@ -155,7 +155,12 @@ class _PlainTarget:
         raise InternalError("a function without threads does not wait")
 
     def exchange(
-        self, e: Emitter, words: Sequence[llvm.Value], mask: llvm.Value | None = None, what: str = ""
+        self,
+        e: Emitter,
+        words: Sequence[llvm.Value],
+        mask: llvm.Value | None = None,
+        what: str = "",
+        kind: str = "",
     ) -> Peers:
         raise InternalError("a function without threads has no warps")
 

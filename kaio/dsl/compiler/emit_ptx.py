@@ -222,7 +222,7 @@ class CudaTarget:
     def suspend(self, e: Emitter, kind: str, text: str = "", words: int = 0) -> None:
         raise NotImplementedError("threads of a GPU wait by themselves")
 
-    def exchange(self, e: Emitter, words: Sequence[Any], mask: Any = None, what: str = "") -> Any:
+    def exchange(self, e: Emitter, words: Sequence[Any], mask: Any = None, what: str = "", kind: str = "") -> Any:
         raise NotImplementedError("the records spell CUDA's warp operations")
 
     def check_lane(self, e: Emitter, holds: Any, lane: Any, peers: Any, what: str) -> None:

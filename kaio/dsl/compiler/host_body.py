@@ -301,12 +301,18 @@ class Body:
         e.b.position_at_end(resumed)
 
     def exchange(
-        self, e: Emitter, words: Sequence[llvm.Value], mask: llvm.Value | None = None, what: str = ""
+        self,
+        e: Emitter,
+        words: Sequence[llvm.Value],
+        mask: llvm.Value | None = None,
+        what: str = "",
+        kind: str = "",
     ) -> Peers:
         """Give i32 words, and wait until all lanes of `mask` have: they are at the same place with the same mask.
 
         Lanes that have returned are not waited for. Without a mask all lanes of the warp take part that have not.
-        `what` is the operation, as a fault names it.
+        `what` is the operation, as a fault names it. `kind` is another kind of site: at ``warp_sync`` lanes meet others
+        that are at any such site, at ``warp_any`` those who can come.
         """
         if len(words) > abi.MOST_WORDS:
             raise InternalError(f"`{what}` exchanges {len(words)} words; {abi.MOST_WORDS} is the most")
@@ -314,7 +320,7 @@ class Body:
             e.b.store(word, self._word(e.b, abi.GIVEN + k))
         if mask is not None:
             e.b.store(mask, self._word(e.b, abi.MASK))
-        self.suspend(e, "warp_all" if mask is None else "warp", what, len(words))
+        self.suspend(e, (kind or "warp") + ("_all" if mask is None else ""), what, len(words))
         members = e.b.load(field_of(e.b, self.context, abi.MEMBERS, I32))
         return Peers(e.b, self.context, members, e.b.and_(self.thread, I32(31)))
 

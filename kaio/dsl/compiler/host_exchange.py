@@ -43,6 +43,11 @@ class Peers:
         """Word `k` of every lane, one <32 x i32>; undefined where a lane is no member."""
         return self.b.load(self.b.bitcast(self._row(k), _ROW.as_pointer()), align=64)
 
+    def splat(self, value: llvm.Value) -> llvm.Value:
+        """An i32 in each of 32 lanes, to compare with `all`."""
+        undefined, zeros = llvm.Constant(_ROW, llvm.Undefined), llvm.Constant(_ROW, [0] * 32)
+        return self.b.shuffle_vector(self.b.insert_element(undefined, value, I32(0)), undefined, zeros)
+
     def has(self, lane: llvm.Value) -> llvm.Value:
         """i1: whether lane `lane` takes part."""
         bit = self.b.lshr(self.members, lane)

@@ -23,7 +23,7 @@ _BLOCK, _THREADS, _BLOCK_IDX, _GRID_DIM = abi.BLOCK // 8, abi.THREADS // 4, abi.
 _FAULT, _FAULT_THREAD, _FAULT_OTHER = abi.FAULT // 4, abi.FAULT_THREAD // 4, abi.FAULT_OTHER // 4
 _FAULT_INDEX, _MEMBERS = abi.FAULT_INDEX // 4, abi.MEMBERS // 4
 _STATE, _MASK, _DIVERGED, _WENT_ROUND, _STUCK = abi.STATE, abi.MASK, abi.DIVERGED, abi.WENT_ROUND, abi.STUCK
-_WARP, _WARP_ALL = abi.WARP, abi.WARP_ALL
+_WARP, _WARP_ALL, _WARP_SYNC, _WARP_ANY = abi.WARP, abi.WARP_ALL, abi.WARP_SYNC, abi.WARP_ANY
 
 
 def worker(
@@ -163,7 +163,7 @@ def run_warp(context, c, words, kinds, run, first, stop):
         whole = lanes_at(words, _STATE, first, state) & every == every
         if whole and site & 255 < _WARP:
             return
-        if whole and site & 255 == _WARP:
+        if whole and is_masked(site):
             mask = words[_MASK, first]
             whole = u32(mask) & lanes_at(words, _MASK, first, mask) & every == every
         if whole:
@@ -173,37 +173,67 @@ def run_warp(context, c, words, kinds, run, first, stop):
             return
 
 
+def is_masked(site):
+    """Whether who waits at a site has left a mask."""
+    return site & 255 == _WARP or site & 255 == _WARP_SYNC
+
+
 def run_some(context, c, words, kinds, run, first, stop):
     """Complete the first operation whose lanes are all there, of some of the lanes; 0 where there is none."""
     live = u32(0)
     for lane in range(stop - first):
         live |= u32(words[_STATE, first + lane] > 0) << lane
+    leader, members = who_can_go(words, kinds, first, stop, live)
+    if members == 0:
+        return 0
+    take(c, words, kinds[words[_STATE, first + leader]] >> 8, first, members)
     for lane in range(stop - first):
-        state = words[_STATE, first + lane]
-        if state > 0 and kinds[state] & 255 >= _WARP:
+        if (members >> lane) & 1 != 0:
+            words[_STATE, first + lane] = 0
+    native(run, context, first, stop, 0)
+    return 1
+
+
+def who_can_go(words, kinds, first, stop, live):
+    """A lane and those with it whose operation can be completed; no lanes where there is none."""
+    for lane in range(stop - first):
+        site = kinds[max(words[_STATE, first + lane], 0)] & 255
+        if site >= _WARP and site != _WARP_ANY:
             members = complete(words, kinds, first, lane, live)
             if members != 0:
-                take(c, words, kinds[state] >> 8, first, members)
-                for member in range(stop - first):
-                    if (members >> member) & 1 != 0:
-                        words[_STATE, first + member] = 0
-                native(run, context, first, stop, 0)
-                return 1
-    return 0
+                return lane, members
+    for lane in range(stop - first):  # who asks who is here, is told when no other lane can come
+        state = words[_STATE, first + lane]
+        if kinds[max(state, 0)] & 255 == _WARP_ANY:
+            return lane, lanes_at(words, _STATE, first, state) & live
+    return 0, u32(0)
 
 
 def complete(words, kinds, first, lane, live):
     """The lanes of the operation that a lane waits at, if they are all there; else 0."""
     state = words[_STATE, first + lane]
+    site = kinds[state] & 255
     here = lanes_at(words, _STATE, first, state)
     wanted = live
-    if kinds[state] & 255 == _WARP:
+    if is_masked(site):
         mask = words[_MASK, first + lane]
         wanted = u32(mask) & live
         here &= lanes_at(words, _MASK, first, mask)
+    if site >= _WARP_SYNC:  # another `syncwarp` will do
+        here = u32(0)
+        for other in range(32):
+            if (wanted >> other) & 1 != 0 and meets(words, kinds, first + other, wanted, live):
+                here |= u32(1) << other
     if wanted & here != wanted or (wanted >> lane) & 1 == 0:
         return u32(0)
     return wanted
+
+
+def meets(words, kinds, thread, wanted, live):
+    """Whether a thread is at a `syncwarp` of these lanes."""
+    site = kinds[max(words[_STATE, thread], 0)]
+    own = u32(words[_MASK, thread]) & live if is_masked(site) else live
+    return site & 255 >= _WARP_SYNC and site & 255 != _WARP_ANY and own == wanted
 
 
 def take(c, words, count, first, members):
@@ -219,15 +249,15 @@ def report_stuck(c, words, kinds, thread, threads):
     Nothing else can run: whoever still waits, waits for ever.
     """
     first, own = thread - thread % 32, words[_STATE, thread]
-    is_masked = kinds[own] & 255 == _WARP
-    mask = u32(words[_MASK, thread]) if is_masked else u32(0xFFFFFFFF)
+    has_mask = is_masked(kinds[own])
+    mask = u32(words[_MASK, thread]) if has_mask else u32(0xFFFFFFFF)
     c[_FAULT_INDEX] = i32(mask)
-    c[_FAULT_INDEX + 1] = i32(is_masked)
+    c[_FAULT_INDEX + 1] = i32(has_mask)
     if (mask >> (thread % 32)) & 1 != 0:
         for lane in range(min(32, threads - first)):
             other = first + lane
             state = words[_STATE, other]
-            is_elsewhere = state != own or (is_masked and u32(words[_MASK, other]) != mask)
+            is_elsewhere = state != own or (has_mask and u32(words[_MASK, other]) != mask)
             if state > 0 and (mask >> lane) & 1 != 0 and is_elsewhere:
                 return report(c, _STUCK, thread, other)
     return report(c, _STUCK, thread, thread)

@@ -89,7 +89,12 @@ class Target(Protocol):
         """Let the other threads run until they are all here (host rules only)."""
 
     def exchange(
-        self, e: Emitter, words: Sequence[llvmlite_ir.Value], mask: llvmlite_ir.Value | None = None, what: str = ""
+        self,
+        e: Emitter,
+        words: Sequence[llvmlite_ir.Value],
+        mask: llvmlite_ir.Value | None = None,
+        what: str = "",
+        kind: str = "",
     ) -> Peers:
         """Give i32 words to the lanes of `mask` (an i32; None: all of the warp) and get theirs (host rules only)."""
 
