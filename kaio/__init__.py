@@ -21,6 +21,9 @@ In a kernel (Python's abs, min, max, round, len, range, int, float, bool and `ma
     shared_mem, local_mem   arrays of a block and of a thread, of a shape known when compiling
     const_mem               an array of literals in constant memory, as NumPy arrays from outside are
     dynamic_shared          an array of a block whose size a launch says: `k.over(n).shared(tile=256)`
+    bitcast                 the bits of a number as one of another type
+    unrolled                writes a loop out: `for k in unrolled(range(4)):`
+    fence                   orders what a thread writes, as the block, the device or the system sees it
     bar_sync, syncwarp      wait for all threads of the block, of the warp
     lane_id, warp_id        this thread's place in its warp, and its warp's in the block
     shfl_sync_idx, shfl_sync_up, shfl_sync_down, shfl_sync_bfly
@@ -87,6 +90,8 @@ from kaio.dsl.atomic import (
     atomic_sub,
     atomic_xor,
 )
+from kaio.dsl.bitcasts import bitcast
+from kaio.dsl.fences import fence
 from kaio.dsl.function import Func, func
 from kaio.dsl.index import block_dim, block_idx, grid, grid_dim, thread_idx
 from kaio.dsl.memory import const_mem, dynamic_shared, local_mem, shared_mem
@@ -175,6 +180,7 @@ from kaio.dsl.ptx import InlinePtx, ptx
 from kaio.dsl.random import philox, random_normal, random_normal4, random_u32, random_uniform, random_uniform4
 from kaio.dsl.sync import bar_sync
 from kaio.dsl.types import D0, D1, D2, D3, D4, Const, In, InOut, Out, Strided
+from kaio.dsl.unrolling import unrolled
 from kaio.dsl.vote import (
     activemask,
     ballot,
@@ -228,7 +234,7 @@ __all__ = [  # noqa: RUF022 - grouped by meaning
     "atomic_add", "atomic_and", "atomic_cas", "atomic_dec", "atomic_exch", "atomic_inc", "atomic_max", "atomic_min",
     "atomic_or", "atomic_sub", "atomic_xor",
     "bar_sync",
-    "const_mem", "dynamic_shared", "local_mem", "shared_mem",
+    "bitcast", "const_mem", "dynamic_shared", "fence", "local_mem", "shared_mem", "unrolled",
     "InlinePtx", "ptx",
     "philox", "random_normal", "random_normal4", "random_u32", "random_uniform", "random_uniform4",
     "brev", "byte_perm", "clz", "ffs", "funnelshift_l", "funnelshift_lc", "funnelshift_r", "funnelshift_rc", "popc",

@@ -225,10 +225,11 @@ def enum_dtype(of: type[enum.Enum]) -> DType:
 
 @dataclass(frozen=True)
 class RangeType:
-    """`range(...)`; `step` is its value where that is a literal, else None."""
+    """`range(...)`; `step` is its value where that is a literal, else None. `unroll`: turns at a time, 0 unsaid."""
 
     dtype: DType
     step: int | None
+    unroll: int = 0
 
     def __repr__(self) -> str:
         return f"range of {self.dtype!r}"

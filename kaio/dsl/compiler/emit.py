@@ -205,7 +205,9 @@ class Emitter:
 
     def _go(self, frame: Frame, at: int, label: int) -> None:
         frame.edges.add((at, label))
-        self.b.branch(frame.starts[label])
+        branch = self.b.branch(frame.starts[label])
+        if label in frame.unroll:
+            self.target.unroll(self, branch, frame.unroll[label])
 
     def _branch(self, frame: Frame, at: int, name: str, true: int, false: int) -> None:
         if not self.target.checks_asserts:
@@ -393,4 +395,6 @@ class Emitter:
         turn = loops.turn(self, type_.range, span)
         self.target.note_range(self, turn.value, span.start, span.stop, span.step)
         frame.loops.append((label, turn))
+        if type_.range.unroll:
+            frame.unroll[label] = type_.range.unroll
         return turn

@@ -151,6 +151,9 @@ class _PlainTarget:
     def note_range(self, e: Emitter, value: llvm.Value, start: llvm.Value, stop: llvm.Value, step: llvm.Value) -> None:
         return None
 
+    def unroll(self, e: Emitter, branch: llvm.Instruction, count: int) -> None:
+        return None
+
     def suspend(self, e: Emitter, kind: str, text: str = "", words: int = 0) -> None:
         raise InternalError("a function without threads does not wait")
 

@@ -219,6 +219,14 @@ class CudaTarget:
     def note_range(self, e: Emitter, value: Any, start: Any, stop: Any, step: Any) -> None:
         """Nothing to prove here."""
 
+    def unroll(self, e: Emitter, branch: Any, count: int) -> None:
+        said = ["llvm.loop.unroll.count", llvm.IntType(32)(count)] if count > 1 else ["llvm.loop.unroll.disable"]
+        texts = [llvm.MetaDataString(self.module, part) if isinstance(part, str) else part for part in said]
+        wanted = self.module.add_metadata(texts)
+        loop = llvm.values.MDValue(self.module, [], name=str(len(self.module.metadata)))
+        loop.operands = (loop, wanted)  # its own first operand, which is what makes it this loop's alone
+        branch.set_metadata("llvm.loop", loop)
+
     def suspend(self, e: Emitter, kind: str, text: str = "", words: int = 0) -> None:
         raise NotImplementedError("threads of a GPU wait by themselves")
 

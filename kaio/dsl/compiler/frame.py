@@ -29,6 +29,7 @@ class Frame:
 
     starts, ends: the LLVM block in which a block of the IR begins, and the one in which it ends
     edges: the ways from block to block that were emitted
+    unroll: the turns at a time of loops for which the source says it, by the label of their head
     heads: the blocks that a loop goes back to
     """
 
@@ -41,6 +42,7 @@ class Frame:
     ends: dict[int, llvm.Block] = field(default_factory=dict)
     edges: set[tuple[int, int]] = field(default_factory=set)
     loops: list[tuple[int, Turn]] = field(default_factory=list)
+    unroll: dict[int, int] = field(default_factory=dict)
     phis: list[tuple[int, ir.Assign, list[llvm.PhiInstr]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:

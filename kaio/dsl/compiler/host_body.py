@@ -273,6 +273,9 @@ class Body:
             conditions = [i for i in e.b.block.instructions if isinstance(i, llvm.instructions.ICMPInstr)]
             self.prover.note_range(value, start, stop, step, conditions)
 
+    def unroll(self, e: Emitter, branch: llvm.Instruction, count: int) -> None:
+        """Left to LLVM, which knows this machine."""
+
     # -------------------------------------------------------------- leaving and waiting
 
     def leave(self, e: Emitter) -> None:

@@ -85,6 +85,9 @@ class Target(Protocol):
     ) -> None:
         """`value` is what a `for` loop over range(start, stop, step) is at."""
 
+    def unroll(self, e: Emitter, branch: llvmlite_ir.Instruction, count: int) -> None:
+        """The branch back to the head of a loop of which so many turns are to be done at a time."""
+
     def suspend(self, e: Emitter, kind: str, text: str = "", words: int = 0) -> None:
         """Let the other threads run until they are all here (host rules only)."""
 

@@ -30,6 +30,7 @@ from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.as_written import as_written
 from kaio.dsl.compiler.captures import Capture
 from kaio.dsl.compiler.simplify import simplify
+from kaio.dsl.compiler.unroll import unroll
 from kaio.errors import KernelSyntaxError, Place
 from kaio.source import Source
 
@@ -66,7 +67,7 @@ def translate(
         func_ir = _interpret(function, source)
     reader = _Reader(function, source, consts, dtypes)
     blocks = {label: reader.block(label, block) for label, block in func_ir.blocks.items()}
-    translated = ir.Function(source.name, tuple(func_ir.arg_names), simplify(blocks), source)
+    translated = ir.Function(source.name, tuple(func_ir.arg_names), simplify(unroll(blocks)), source)
     return Translated(translated, tuple(reader.captures.values()))
 
 

@@ -54,7 +54,13 @@ def condition(scope: Scope, node: ast.expr, known: Mapping[str, Any] | None) -> 
 
 def loops_at_least_once(node: ast.For) -> bool:
     """Whether the loop is over a range of literals that is not empty."""
-    match node.iter:
+    return _is_not_empty(node.iter)
+
+
+def _is_not_empty(node: ast.expr) -> bool:
+    match node:
+        case ast.Call(func=ast.Name(id="unrolled") | ast.Attribute(attr="unrolled"), args=[turns, *_]):
+            return _is_not_empty(turns)
         case ast.Call(func=ast.Name(id="range"), args=args, keywords=[]) if 1 <= len(args) <= 3:
             numbers = [_literal(argument) for argument in args]
             known = [number for number in numbers if number is not None]

@@ -266,7 +266,7 @@ def _is_range(scope: Scope, node: ast.expr) -> bool:
     """`range(...)`, or one argument of a kaio function around it, as in `unrolled(range(4))`."""
     if not isinstance(node, ast.Call):
         return False
-    if isinstance(scope.value_of(node.func), Intrinsic) and len(node.args) == 1:
+    if isinstance(scope.value_of(node.func), Intrinsic) and 1 <= len(node.args) <= 2:
         return _is_range(scope, node.args[0])
     return scope.value_of(node.func) is range
 
