@@ -1,17 +1,25 @@
-"""Compile time of saxpy: PTX and host code, the first of a process and later ones, against numba-cuda and njit.
+"""Compile time of saxpy, the first of a process and later ones, and of each kernel of the examples, later.
 
 Nothing is cached: every sample compiles a function of its own. The first is measured in a new process with what it
-imports counted and not counted; later ones after two others in the same process.
+imports counted and not counted; later ones after two others in the same process. numba-cuda and njit compile the same
+sources in the same rounds; the examples are rewritten into numba-cuda's words by `same_source`, decorators included in
+the time of both. The rows `example ...` are the table of the examples, and the ratios have the medians over it:
+`examples_ptx_ms` is to be at most 40, `numba_cuda_over_ptx_examples` at least 2.
 """
 
 from __future__ import annotations
 
 import linecache
+import statistics
 from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from harness import Report, compare, fresh_process, ratio, timed
+from harness import Report, Samples, compare, fresh_process, ratio, timed
+from same_source import Untranslated, numba_source, numba_types
+
+import kaio
+from tests.dsl.programs import EXAMPLES, programs
 
 KAIO = """
 import kaio
@@ -53,6 +61,7 @@ COMPILE_KAIO_PTX = f"saxpy.ptx({TARGET!r})"
 COMPILE_KAIO_CUBIN = f"saxpy.compile({TARGET!r})"
 COMPILE_KAIO_HOST = "saxpy.compile('cpu')"
 COMPILE_NUMBA_CUDA = f"cuda.compile(saxpy, {ARRAYS}, cc=(9, 0), abi='numba', device=False, output='ptx')"
+COMPILE_NUMBA_CUDA_AS = "cuda.compile({{name}}, {types}, cc=(9, 0), abi='numba', device=False, output='ptx')"
 COMPILE_NJIT = f"njit({ARRAYS})(saxpy)"
 
 COLD = """
@@ -102,6 +111,52 @@ def _as_file(source: str, work: str, since: str) -> str:
     )
 
 
+def defined_and_compiled(source: str, name: str, work: str) -> Callable[[], float]:
+    """Milliseconds to define and compile the kernel of a text, with its decorators and checks."""
+
+    def one() -> float:
+        file = f"<benchmark {next(_numbers)}>"
+        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+        space: dict[str, Any] = {"__name__": file}
+        code = compile(source, file, "exec"), compile(work.format(name=name), "<work>", "eval")
+        return timed(lambda: (exec(code[0], space), eval(code[1], space)), unit="ms")
+
+    return one
+
+
+def of_examples(report: Report) -> None:
+    """A row for each kernel of the examples and each compiler, and the medians over the kernels that both compile."""
+    cases: dict[str, Callable[[], float]] = {}
+    fresh(NUMBA_CUDA)
+    for program in programs(EXAMPLES):
+        text, name = program.text(program.kernel), program.name.partition(".")[2]
+        ours, theirs = (f"example {program.name}, {compiler}" for compiler in ("kaio PTX", "numba-cuda PTX"))
+        cases[ours] = defined_and_compiled(text, name, f"{{name}}.ptx({TARGET!r})")
+        try:
+            types = numba_types(next(v for v in fresh(text).values() if isinstance(v, kaio.Kernel) and v.name == name))
+            cases[theirs] = defined_and_compiled(numba_source(text), name, COMPILE_NUMBA_CUDA_AS.format(types=types))
+            cases[theirs]()
+        except Untranslated as problem:
+            report.omit(theirs, f"it has no `{problem}`")
+        except Exception as problem:
+            report.omit(theirs, f"{type(problem).__name__}: {problem}"[:300])
+            cases.pop(theirs, None)
+    measured = compare(cases, unit="ms", rounds=11, pause_s=0.02)
+    report.add(measured.values())
+    kaio_ms = {name.split(",")[0]: s for name, s in measured.items() if name.endswith("kaio PTX")}
+    numba_ms = {name.split(",")[0]: s for name, s in measured.items() if name.endswith("numba-cuda PTX")}
+    report.ratios["examples_ptx_ms"] = round(statistics.median(s.median for s in kaio_ms.values()), 3)
+    if numba_ms:
+        report.ratios["numba_cuda_over_ptx_examples"] = round(
+            _middle(numba_ms, numba_ms) / _middle(kaio_ms, numba_ms), 3
+        )
+
+
+def _middle(measured: dict[str, Samples], names: dict[str, Samples]) -> float:
+    """The median over the kernels of those names."""
+    return statistics.median(measured[name].median for name in names)
+
+
 def main() -> None:
     report = Report("compile")
     contenders = {
@@ -138,6 +193,8 @@ def main() -> None:
                 first[f"{theirs}, first of a process"], first[f"{ours}, first of a process"]
             )
             report.ratios[f"{key}_process"] = ratio(first[f"{theirs}, whole process"], first[f"{ours}, whole process"])
+    if "numba-cuda PTX" in usable:
+        of_examples(report)
     report.finish()
 
 

@@ -107,6 +107,20 @@ class Intrinsic:
         return self.name
 
 
+class _Doc:
+    """The doc of the class, and of a record what the reference says of it."""
+
+    def __init__(self, of_class: str) -> None:
+        self.of_class = of_class
+
+    def __get__(self, record: Intrinsic | None, owner: type) -> str:
+        from kaio.dsl.reference import describe
+
+        return self.of_class if record is None else describe(record)
+
+
+Intrinsic.__doc__ = _Doc(Intrinsic.__doc__ or "")  # type: ignore[assignment]
+
 STANDARD: dict[Any, Intrinsic] = {}
 """Python's own functions that kernels may call (`min`, `math.sin`), each with its record."""
 
@@ -137,7 +151,7 @@ def intrinsic(
         made = Intrinsic(
             function.__name__, typing, emit, cuda, host, suspends, doc, signature, example, ptx, since, same_bits
         )
-        for name, value in (("__doc__", doc), ("__signature__", made.signature), ("__module__", function.__module__)):
+        for name, value in (("__signature__", made.signature), ("__module__", function.__module__)):
             object.__setattr__(made, name, value)
         for python in stands_for:
             STANDARD[python] = made

@@ -14,70 +14,16 @@ import random
 import tokenize
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import kaio
 from kaio.dsl.types import ConstAnnotation
+from tests.dsl.programs import Program
 
-ROOT = Path(__file__).parents[2]
-FILES = [*sorted((ROOT / "examples").glob("*.py")), ROOT / "kaio" / "demo" / "kernels.py"]
 TARGETS = ("cpu", "sm_90")
 
 Random = random.Random
-
-
-@dataclass(frozen=True)
-class Program:
-    """One kernel with all that it needs of its file: a text to run by itself."""
-
-    name: str
-    before: str
-    kernel: str
-
-    def text(self, kernel: str) -> str:
-        """The program with another text of its kernel."""
-        return f"{self.before}\n\n{kernel}\n"
-
-
-# --- the kernels ------------------------------------------------------------------------------------------------------
-
-
-def programs() -> Iterator[Program]:
-    """Every kernel of the examples and the demo."""
-    for file in FILES:
-        text = file.read_text(encoding="utf-8")
-        statements = ast.parse(text).body
-        for node in statements:
-            if isinstance(node, ast.FunctionDef) and any("kernel" in ast.unparse(d) for d in node.decorator_list):
-                before = [_text(text, s) for s in _needed(node, statements)]
-                yield Program(f"{file.stem}.{node.name}", "\n".join(before), _text(text, node))
-
-
-def _text(text: str, node: ast.stmt) -> str:
-    first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
-    return "\n".join(text.splitlines()[first - 1 : node.end_lineno])
-
-
-def _needed(kernel: ast.FunctionDef, statements: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements before a kernel that set a name which it uses, itself or through others."""
-    used = {n.id for n in ast.walk(kernel) if isinstance(n, ast.Name)}
-    found: list[ast.stmt] = []
-    for node in reversed(statements[: statements.index(kernel)]):
-        if _sets(node) & used:
-            found.insert(0, node)
-            used |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-    return found
-
-
-def _sets(node: ast.stmt) -> set[str]:
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return {alias.asname or alias.name.split(".")[0] for alias in node.names}
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        return {node.name}
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
 # --- mistakes in the text ---------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ import random
 import sys
 from collections import Counter
 
-from tests.dsl.malformed import malformed, outcome, programs
+from tests.dsl.malformed import malformed, outcome
+from tests.dsl.programs import programs
 
 COUNT = int(os.environ.get("KAIO_MALFORMED", "100"))
 """How many kernels are tried; of thousands, some take the compiler where a hundred do not."""

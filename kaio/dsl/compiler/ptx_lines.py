@@ -23,6 +23,7 @@ class Lines:
         self.module, self.source = module, source
         self.files: dict[str, Any] = {}
         self.scopes: dict[tuple[str, str], Any] = {}
+        self.locations: dict[tuple[int, int, str, str, int], Any] = {}
         file = self._file(source.filename)
         self.unit = module.add_debug_info(
             "DICompileUnit",
@@ -67,10 +68,10 @@ class Lines:
         e.b.debug_metadata = at
 
     def _location(self, place: Place, source: Source, inlined_at: Any) -> Any:
-        facts = {
-            "line": max(place.line, 1), "column": place.column + 1,
-            "scope": self._scope(source),
-        }  # fmt: skip
-        if inlined_at is not None:
-            facts["inlinedAt"] = inlined_at
-        return self.module.add_debug_info("DILocation", facts)
+        key = place.line, place.column, source.filename, source.name, id(inlined_at)
+        if key not in self.locations:
+            facts = {"line": max(place.line, 1), "column": place.column + 1, "scope": self._scope(source)}
+            if inlined_at is not None:
+                facts["inlinedAt"] = inlined_at
+            self.locations[key] = self.module.add_debug_info("DILocation", facts)
+        return self.locations[key]

@@ -91,6 +91,18 @@ class _Interpreter(CUDABytecodeInterpreter):
     loc: Any
     source: Source
     positions: list[tuple[int | None, int | None, int | None, int | None]]
+    copies: bool
+    spreads: bool
+
+    def interpret(self, bytecode: Any) -> Any:
+        operations = {instruction.opname for instruction in bytecode}
+        self.copies = not operations.isdisjoint(("COPY", "DUP_TOP"))
+        self.spreads = "CALL_FUNCTION_EX" in operations
+        return super().interpret(bytecode)
+
+    def post_process(self, peepholes: Any, func_ir: Any) -> Any:
+        """Numba's rewrites serve `try`, `with` and calls of many arguments; kernels have only these."""
+        return super().post_process(peepholes, func_ir) if self.spreads else func_ir
 
     def _dispatch(self, inst: Any, kws: Any) -> Any:
         position = (inst.offset - bytecode._FIXED_OFFSET) // 2
@@ -106,15 +118,17 @@ class _Interpreter(CUDABytecodeInterpreter):
         Numba's own takes for granted that a value which is stored is not read again, and `(n := x[i]) > 2` reads it.
         """
         block: Any = self.current_block
-        reads = Counter(v.name for s in block.body for v in s.list_vars())
-        reads.subtract(s.target.name for s in block.body if isinstance(s, nir.Assign))
+        reads = Counter[str]()
+        if self.copies:  # else what is on the stack is read once
+            reads.update(v.name for s in block.body for v in s.list_vars())
+            reads.subtract(s.target.name for s in block.body if isinstance(s, nir.Assign))
         body: list[Any] = []
         for statement in block.body:
             if isinstance(statement, nir.Assign):
                 target, value = statement.target, statement.value
                 if target.is_temp and target.name in self.assigner.unused_dests:
                     continue
-                if body and self._is_only_stored(body[-1], target, value) and reads[value.name] == 1:
+                if body and self._is_only_stored(body[-1], target, value) and reads[value.name] <= 1:
                     body[-1].target = target
                     continue
             body.append(statement)

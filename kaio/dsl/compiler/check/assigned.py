@@ -61,6 +61,7 @@ class _Walk:
         self.mistakes: list[Mistake] = []
         self.loops: list[_Loop] = []
         self._reported: set[str] = set()
+        self._has_walrus = any(isinstance(node, ast.NamedExpr) for node in scope.nodes)
 
     def block(self, statements: list[ast.stmt], path: _Path | None) -> _Path | None:
         for statement in statements:
@@ -151,7 +152,7 @@ class _Walk:
 
     def reads(self, root: ast.AST, path: _Path) -> _Path:
         """Note what an expression or a simple statement reads; gives the path with what its `:=` set."""
-        if not any(isinstance(node, ast.NamedExpr) for node in own_nodes(root)):
+        if not self._has_walrus or not any(isinstance(node, ast.NamedExpr) for node in own_nodes(root)):
             for node in own_nodes(root):
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                     self.read(node, path)
