@@ -9,7 +9,7 @@ Parameters of a kernel
     D0, D1, D2, D3, D4      how many dimensions it has; one where nothing is said
     Strided                 any strides, where a buffer is C-contiguous otherwise: `x: In[f32, D2, Strided]`
     Const                   a compile-time constant: `tile: Const[int]`
-    bool_, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64
+    bool_, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64, c64, c128
                             element types, which also annotate scalars and cast: `i32(x[i])`
     f8e4m3, f8e5m2          element types that are loaded, stored and cast, and not computed with
     DType                   the class of these types: `Const[DType]`
@@ -204,7 +204,26 @@ from kaio.dsl.warp import (
     syncwarp,
     warp_id,
 )
-from kaio.dtypes import DType, bf16, bool_, f8e4m3, f8e5m2, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from kaio.dtypes import (
+    DType,
+    bf16,
+    bool_,
+    c64,
+    c128,
+    f8e4m3,
+    f8e5m2,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
+)
 from kaio.errors import (
     BufferClosedError,
     CompileError,
@@ -228,7 +247,8 @@ from kaio.runtime import Completion, Device, GpuBuffer, Stream, as_completed, de
 
 __all__ = [  # noqa: RUF022 - grouped by meaning
     "D0", "D1", "D2", "D3", "D4", "Const", "DType", "In", "InOut", "Out", "Strided",
-    "bool_", "bf16", "f8e4m3", "f8e5m2", "f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
+    "bool_", "bf16", "c64", "c128", "f8e4m3", "f8e5m2", "f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16",
+    "u32", "u64",
     "Func", "Kernel", "func", "kernel",
     "block_dim", "block_idx", "grid", "grid_dim", "thread_idx",
     "atomic_add", "atomic_and", "atomic_cas", "atomic_dec", "atomic_exch", "atomic_inc", "atomic_max", "atomic_min",

@@ -20,8 +20,8 @@ from kaio.errors import KaioError
 from kaio.rounding import nearest
 
 __all__ = [
-    "DTYPES", "DType", "bf16", "bool_", "dtype_of", "f8e4m3", "f8e5m2", "f16", "f32", "f64", "i8", "i16", "i32", "i64",
-    "is_float", "u8", "u16", "u32", "u64",
+    "COMPLEX", "DTYPES", "DType", "bf16", "bool_", "c64", "c128", "dtype_of", "f8e4m3", "f8e5m2", "f16", "f32", "f64",
+    "i8", "i16", "i32", "i64", "is_float", "u8", "u16", "u32", "u64",
 ]  # fmt: skip
 
 
@@ -29,18 +29,31 @@ _finfo: Callable[[np.dtype[Any]], Any] = ml_dtypes.finfo
 
 
 class DType(type):
-    """An element type. `kind` is one of ``b i u f``; `bits` is the width of a value in memory."""
+    """An element type. `kind` is one of ``b i u f``, or ``c`` of complex numbers; `bits` is its width in memory.
+
+    `parts` are the numbers that a value is made of, each with its name; a number has none.
+    """
 
     kind: str
     bits: int
     numpy: np.dtype[Any]
     ptx: str
+    parts: tuple[tuple[str, DType], ...]
 
     def __new__(
-        mcs, name: str, bases: tuple[type, ...], space: dict[str, Any], *, kind: str, bits: int, numpy: str, ptx: str
+        mcs,
+        name: str,
+        bases: tuple[type, ...],
+        space: dict[str, Any],
+        *,
+        kind: str,
+        bits: int,
+        numpy: Any,
+        ptx: str = "",
+        parts: tuple[tuple[str, Any], ...] = (),
     ) -> DType:
         cls = super().__new__(mcs, name, bases, space)
-        cls.kind, cls.bits, cls.numpy, cls.ptx = kind, bits, np.dtype(numpy), ptx
+        cls.kind, cls.bits, cls.numpy, cls.ptx, cls.parts = kind, bits, np.dtype(numpy), ptx, parts
         return cls
 
     def __init__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any], **table: Any) -> None:
@@ -56,7 +69,7 @@ class DType(type):
 
     def __dir__(cls) -> list[str]:
         # Not the methods of the Python number that a type checker takes it for: no value has this class.
-        names = "bits digits is_float is_int is_storage itemsize kind largest name numpy ptx range"
+        names = "alignment bits digits is_float is_int is_storage itemsize kind largest name numpy parts ptx range"
         return names.split()
 
     @property
@@ -67,6 +80,11 @@ class DType(type):
     @property
     def itemsize(cls) -> int:
         """Bytes of one element."""
+        return cls.numpy.itemsize
+
+    @property
+    def alignment(cls) -> int:
+        """What the address of an element is a multiple of, in bytes: one access loads the whole of it."""
         return cls.numpy.itemsize
 
     @property
@@ -154,8 +172,25 @@ if TYPE_CHECKING:
         def __eq__(self, value: object, /) -> bool: ...
         def __hash__(self) -> int: ...
 
+    class _Complex(complex):
+        def __add__(self, value: complex, /) -> Self: ...
+        def __sub__(self, value: complex, /) -> Self: ...
+        def __mul__(self, value: complex, /) -> Self: ...
+        def __truediv__(self, value: complex, /) -> Self: ...
+        def __pow__(self, value: complex, mod: None = None, /) -> Self: ...
+        def __radd__(self, value: complex, /) -> Self: ...
+        def __rsub__(self, value: complex, /) -> Self: ...
+        def __rmul__(self, value: complex, /) -> Self: ...
+        def __rtruediv__(self, value: complex, /) -> Self: ...
+        def __rpow__(self, value: complex, mod: None = None, /) -> Self: ...
+        def __neg__(self) -> Self: ...
+        def __pos__(self) -> Self: ...
+        def __eq__(self, value: object, /) -> bool: ...
+        def __hash__(self) -> int: ...
+        def conjugate(self) -> Self: ...
+
 else:
-    _Integer, _Floating = int, float
+    _Integer, _Floating, _Complex = int, float, complex
 
 
 class i8(_Integer, metaclass=DType, kind="i", bits=8, numpy="int8", ptx="s8"):
@@ -214,6 +249,14 @@ class f64(_Floating, metaclass=DType, kind="f", bits=64, numpy="float64", ptx="f
     """Double precision, 53 bits of significand (about 16 digits)."""
 
 
+class c64(_Complex, metaclass=DType, kind="c", bits=64, numpy="complex64", parts=(("real", f32), ("imag", f32))):
+    """Complex number of two f32; a complex literal that stands alone."""
+
+
+class c128(_Complex, metaclass=DType, kind="c", bits=128, numpy="complex128", parts=(("real", f64), ("imag", f64))):
+    """Complex number of two f64."""
+
+
 if TYPE_CHECKING:
     bool_ = bool
 else:
@@ -225,8 +268,12 @@ else:
 DTYPES: tuple[DType, ...] = (  # type: ignore[assignment]
     bool_, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32, f64,
 )  # fmt: skip
-_BY_NUMPY = {dtype.numpy: dtype for dtype in DTYPES}
-_BY_NAME = {dtype.__name__: dtype for dtype in DTYPES}
+"""The types of numbers that have an order."""
+
+COMPLEX: tuple[DType, ...] = (c64, c128)
+_ALL = (*DTYPES, *COMPLEX)
+_BY_NUMPY = {dtype.numpy: dtype for dtype in _ALL}
+_BY_NAME = {dtype.__name__: dtype for dtype in _ALL}
 
 
 def is_float(numpy: np.dtype[Any]) -> bool:
@@ -258,6 +305,6 @@ def dtype_of(what: Any) -> DType:
         )
     found = _BY_NUMPY.get(numpy.newbyteorder("=")) if numpy.isnative else None
     if found is None:
-        names = ", ".join(map(repr, DTYPES))
+        names = ", ".join(map(repr, (*DTYPES, *COMPLEX)))
         raise KaioError(f"kaio has no element type for NumPy's `{numpy}`", help=f"convert it to one of {names}")
     return found

@@ -7,7 +7,8 @@ import inspect
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from kaio.dsl import stores
+from kaio.dsl import complex_calls, stores
+from kaio.dsl.complexes import ComplexType
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import ArrayType, BufferType, Type, Weak, show
@@ -30,6 +31,8 @@ def number(value: Type, what: str) -> DType | Weak:
 @cache
 def cast_to(dtype: DType) -> Intrinsic:
     """The record of a dtype called in a kernel."""
+    if dtype.kind == "c":
+        return complex_calls.cast_to(dtype)
 
     def typing(value: Type) -> Resolved:
         stores.cast(number(value, f"what `{dtype!r}` casts"), dtype)
@@ -54,6 +57,8 @@ def _python_cast(name: str, dtype: DType, example: str, ptx: str) -> Intrinsic:
     def typing(value: Type) -> Resolved:
         if dtype is bool_ and not isinstance(value, DType | Weak):
             way_out = "compare an element: `value[0] > 0`" if isinstance(value, ArrayType | BufferType) else None
+            if isinstance(value, ComplexType):
+                way_out = "compare it: `z != 0`"
             raise RuleError(f"{show(value)} is neither true nor false", way_out)
         given = number(value, f"what `{name}` converts")
         if isinstance(given, Weak) and dtype is not bool_:

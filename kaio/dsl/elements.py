@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kaio.dsl import literals, stores
+from kaio.dsl.complexes import ComplexType
+from kaio.dsl.element_types import element_type
 from kaio.dsl.intrinsic import Namespace
+from kaio.dsl.places import check_value
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import ArrayType, BufferType, EnumType, ObjectType, TupleType, Type, Weak, show
 from kaio.dtypes import DType, f64, i32, i64, u64
@@ -88,8 +91,13 @@ def check_writable(array: BufferType | ArrayType, name: str) -> None:
 def check_store(array: BufferType | ArrayType, value: Type, name: str, text: str) -> None:
     """Whether an element may be set to a value of this type, which is written as `text`."""
     check_writable(array, name)
+    place = element_type(array.dtype)
+    if not isinstance(place, DType):
+        return _check_place(place, value, text)
     if not isinstance(value, DType | Weak):
         way_out = f"take what it holds: `{text}.value`" if isinstance(value, EnumType) else None
+        if isinstance(value, ComplexType):
+            way_out = f"take a part of it: `{text}.real` or `{text}.imag`"
         raise RuleError(f"{show(value)} cannot be stored in an element of `{name}` ({show(array.dtype)})", way_out)
     try:
         stores.store(value, array.dtype)
@@ -98,6 +106,14 @@ def check_store(array: BufferType | ArrayType, value: Type, name: str, text: str
             way_out = f"cast it, for example `kaio.{array.dtype!r}({text})`"
         else:
             way_out = f"{problem.help}{_wider_array(array, value, name)}"
+        raise RuleError(problem.what, way_out) from None
+
+
+def _check_place(place: Type, value: Type, text: str) -> None:
+    try:
+        check_value(place, value)
+    except RuleError as problem:
+        way_out = f"cast it, for example `kaio.{place!r}({text})`" if problem.help == stores.CAST_IT else problem.help
         raise RuleError(problem.what, way_out) from None
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kaio.dsl import stores
+from kaio.dsl import complexes, stores
+from kaio.dsl.complexes import ComplexType
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Compound, EnumType, Type, Weak, show
 from kaio.dtypes import DType
@@ -17,12 +18,16 @@ def check_value(place: Type, value: Type) -> Type:
     """
     if isinstance(place, DType):
         if not isinstance(value, DType | Weak):
-            raise RuleError(f"{show(value)} cannot be stored in {show(place)}")
+            way_out = "take a part of it, `.real` or `.imag`" if isinstance(value, ComplexType) else None
+            raise RuleError(f"{show(value)} cannot be stored in {show(place)}", way_out)
         try:
             stores.store(value, place)
         except RuleError as problem:
             way_out = f"cast it, for example `kaio.{place!r}(...)`" if problem.help == stores.CAST_IT else problem.help
             raise RuleError(problem.what, way_out) from None
+        return place
+    if isinstance(place, ComplexType) and isinstance(value, DType | Weak):
+        complexes.check_part(value, place.items[0])  # type: ignore[arg-type]
         return place
     if isinstance(place, EnumType):
         if not isinstance(value, EnumType) or value.of is not place.of:

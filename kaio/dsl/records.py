@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from kaio.dsl.element_types import element_type
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Compound, EnumType, Type, enum_dtype, show
 from kaio.dtypes import DType
@@ -118,7 +119,7 @@ def _evaluated(hint: Any, space: dict[str, Any]) -> Any:
 def annotated_type(hint: Any) -> Type | None:
     """The type of values that an annotation pins: a dtype, an enum or a record; None for any other."""
     if isinstance(hint, DType):
-        return hint
+        return element_type(hint)
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return enum_type(hint)
     return parameter_type(hint) if is_record(hint) else None

@@ -14,6 +14,7 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_origin
 
+from kaio.dsl.element_types import element_type
 from kaio.dsl.records import enum_type, parameter_type, scalars_of
 from kaio.dsl.values import Type
 from kaio.dtypes import DType, dtype_of
@@ -153,7 +154,7 @@ def _const_annotation(of: Any) -> ConstAnnotation | WrongAnnotation:
         return ConstAnnotation(of)
     if isinstance(of, type) and issubclass(of, enum.Enum):
         return ConstAnnotation(of)
-    plain = {"i": "int", "u": "int", "f": "float", "b": "bool"}[of.kind] if isinstance(of, DType) else "int"
+    plain = {"f": "float", "b": "bool"}.get(of.kind, "int") if isinstance(of, DType) else "int"
     return WrongAnnotation(
         f"`Const[{spelled(of)}]`: a constant is an int, a bool, a float, a DType or an enum",
         f"for example `Const[{plain}]`",
@@ -337,4 +338,4 @@ def value_type(annotation: ScalarAnnotation | EnumAnnotation | RecordAnnotation,
             return enum_type(of)
         case RecordAnnotation(of):
             return parameter_type(of)
-    return by.dtype(annotation)
+    return element_type(by.dtype(annotation))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from kaio.dsl.records import parameter_type, scalars_of
@@ -27,7 +27,7 @@ from kaio.errors import KaioError, LaunchError, is_message
 from kaio.launch.buffers import buffer_check
 from kaio.launch.call import Call
 from kaio.launch.scalars import Bits, constant, convert, packable
-from kaio.launch.values import value_check
+from kaio.launch.values import parts_check, value_check
 from kaio.program import packs_by_bits
 from kaio.runtime import GpuBuffer
 from kaio.runtime.layout import share_elements
@@ -138,15 +138,19 @@ class Parameters:
                 case BufferAnnotation(ndim=ndim, strided=strided):
                     found += [next(packed) for _ in range(1 + ndim * (1 + strided))]
                 case ScalarAnnotation(dtype=dtype):
-                    value = next(packed)
-                    if not isinstance(value, Bits):  # those were converted when they were checked
-                        value = convert(self.kernel, param.name, self._dtype(dtype, call.dtypes), value)
-                    found.append(value)
+                    found += self._scalar(param.name, self._dtype(dtype, call.dtypes), packed)
                 case EnumAnnotation():  # checked before
                     found.append(next(packed))
                 case RecordAnnotation(of=of):
                     found += [next(packed) for _ in scalars_of(parameter_type(of), "")]
         return found
+
+    def _scalar(self, name: str, dtype: DType, packed: Iterator[Any]) -> list[Any]:
+        """A scalar as it is packed; one of several parts, and one that goes by its bits, was converted when checked."""
+        if dtype.parts:
+            return [next(packed) for _ in dtype.parts]
+        value = next(packed)
+        return [value if isinstance(value, Bits) else convert(self.kernel, name, dtype, value)]
 
     def consts(self, call: Call) -> dict[str, Any]:
         """The constants of a call by name."""
@@ -275,6 +279,8 @@ def _constant_check(kernel: str, name: str, of: type) -> Check:
 
 
 def _scalar_check(kernel: str, name: str, dtype: DType) -> Check | None:
+    if dtype.parts:
+        return parts_check(kernel, name, dtype)
     if dtype.is_int:
         return None  # `struct` takes what is a whole number and in range, and nothing else
 

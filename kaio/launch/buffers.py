@@ -34,6 +34,7 @@ def buffer_check(kernel: str, param: Param, dtype: DType, first: str) -> Callabl
     annotation = param.annotation
     assert isinstance(annotation, BufferAnnotation)
     name, ndim, access, strided = param.name, annotation.ndim, annotation.access, annotation.strided
+    alignment = dtype.alignment if dtype.parts else 1
 
     def check_buffer(value: Any, call: Call) -> None:
         __tracebackhide__ = is_message
@@ -41,6 +42,8 @@ def buffer_check(kernel: str, param: Param, dtype: DType, first: str) -> Callabl
             value = _foreign(kernel, name, dtype, access, value)
         if value.dtype is not dtype or value.ndim != ndim or not (strided or value.is_contiguous):
             raise _wrong_buffer(kernel, param, dtype, ndim, value)
+        if value.pointer % alignment and value.size:
+            raise _misaligned(kernel, name, value)
         try:
             value.check_usable()
         except BufferClosedError as problem:
@@ -90,6 +93,14 @@ def _strides(kernel: str, name: str, access: Access, value: GpuBuffer[Any], call
     return steps
 
 
+def _misaligned(kernel: str, name: str, value: GpuBuffer[Any]) -> LaunchError:
+    return LaunchError(
+        f"argument `{name}` of kernel `{kernel}` starts at an address that is no multiple of {value.dtype.alignment} "
+        f"bytes, in which a GPU loads {value.dtype!r}",
+        help=f"copy it: `{name}.copy()`",
+    )
+
+
 def named(problem: BufferClosedError, kernel: str, name: str) -> BufferClosedError:
     """The same error, saying which argument it is about."""
     mistake = problem.mistakes[0]
@@ -105,6 +116,8 @@ def _wrong_buffer(kernel: str, param: Param, dtype: DType, ndim: int, value: Gpu
         dimensions = "" if ndim == 1 else f"{ndim}-D "
         what = f"must be a {dimensions}GpuBuffer of {dtype!r} (got {describe(value)})"
         way_out = f"convert it with `{name}.astype(kaio.{dtype!r})`"
+        if value.dtype.parts and not dtype.parts:
+            way_out = f"annotate it `{name}: {param.annotation.access}[{value.dtype!r}]`, or pass a part of it"  # type: ignore[union-attr]
     elif value.ndim != ndim:
         what = f"must be a {ndim}-D GpuBuffer of {dtype!r} (got {describe(value)})"
         annotated = replace(annotation, dtype=dtype, ndim=value.ndim)

@@ -10,9 +10,9 @@ from kaio.dtypes import DType, dtype_of
 from kaio.errors import KaioError, LaunchError, is_message
 from kaio.program import packs_by_bits
 from kaio.rounding import bits_of
-from kaio.runtime.scalars import Misfit, describe, plain_number, read_scalar
+from kaio.runtime.scalars import Misfit, describe, plain_number, read_parts, read_scalar
 
-__all__ = ["Bits", "constant", "convert", "packable"]
+__all__ = ["Bits", "constant", "convert", "packable", "parts"]
 
 __tracebackhide__ = is_message
 
@@ -35,6 +35,15 @@ def convert(kernel: str, name: str, dtype: DType, value: Any) -> bool | int | fl
         annotated = f", or annotate {problem.annotation}" if problem.annotation else ""
         way_out = f"{problem.help}{annotated}" if problem.help else None
         raise LaunchError(f"argument `{name}` of kernel `{kernel}` {problem.what}", help=way_out) from None
+
+
+def parts(kernel: str, name: str, dtype: DType, value: Any) -> tuple[bool | int | float, ...]:
+    """`value` as the parts of the scalar argument `name`, as `convert`."""
+    __tracebackhide__ = is_message
+    try:
+        return read_parts(value, dtype, name)
+    except Misfit as problem:
+        raise LaunchError(f"argument `{name}` of kernel `{kernel}` {problem.what}", help=problem.help) from None
 
 
 def constant(kernel: str, name: str, of: type, value: Any) -> Any:

@@ -9,12 +9,13 @@ from typing import Any
 from kaio.dsl.records import enum_type, hints_of, parameter_type
 from kaio.dsl.types import EnumAnnotation, RecordAnnotation
 from kaio.dsl.values import Compound, Type
+from kaio.dtypes import DType
 from kaio.errors import LaunchError, is_message
 from kaio.launch.call import Call
-from kaio.launch.scalars import convert, packable
+from kaio.launch.scalars import convert, packable, parts
 from kaio.runtime.scalars import describe
 
-__all__ = ["value_check"]
+__all__ = ["parts_check", "value_check"]
 
 __tracebackhide__ = is_message
 
@@ -37,9 +38,31 @@ def value_check(kernel: str, name: str, annotation: EnumAnnotation | RecordAnnot
 def _reader(kernel: str, name: str, type_: Type, of: Any) -> Reader:
     if isinstance(of, type) and issubclass(of, enum.Enum):
         return _member_reader(kernel, name, of)
+    if isinstance(of, DType) and of.parts:
+        return _parts_reader(kernel, name, of)
     if isinstance(type_, Compound):
         return _record_reader(kernel, name, type_)
     return lambda value, packed: packed.append(packable(type_, convert(kernel, name, type_, value)))  # type: ignore[arg-type]
+
+
+def parts_check(kernel: str, name: str, dtype: DType) -> Callable[[Any, Call], None]:
+    """A closure that checks a scalar of several parts, a complex number, and notes them in the call."""
+    read = _parts_reader(kernel, name, dtype)
+
+    def check_value(value: Any, call: Call) -> None:
+        __tracebackhide__ = is_message
+        read(value, call.packed)
+
+    return check_value
+
+
+def _parts_reader(kernel: str, name: str, dtype: DType) -> Reader:
+    def read(value: Any, packed: list[Any]) -> None:
+        __tracebackhide__ = is_message
+        found = parts(kernel, name, dtype, value)
+        packed += [packable(part, number) for (_, part), number in zip(dtype.parts, found, strict=True)]
+
+    return read
 
 
 def _member_reader(kernel: str, name: str, of: type[enum.Enum]) -> Reader:

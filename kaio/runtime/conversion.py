@@ -8,7 +8,7 @@ import numpy as np
 
 from kaio.dtypes import DType, is_float
 from kaio.errors import KaioError
-from kaio.runtime.scalars import Misfit, is_masked, read_scalar
+from kaio.runtime.scalars import Misfit, is_masked, read_parts, read_scalar
 
 __all__ = ["check_unmasked", "convert_array", "element_bytes"]
 
@@ -16,6 +16,10 @@ __all__ = ["check_unmasked", "convert_array", "element_bytes"]
 def element_bytes(value: Any, dtype: DType) -> bytes:
     """The bytes of one element, or KaioError if the value is not one of the dtype; see `read_scalar`."""
     try:
+        if dtype.parts:
+            parts = read_parts(value, dtype, "value")
+            whole: Any = complex(*parts) if dtype.kind == "c" else parts
+            return np.asarray(whole, dtype.numpy).tobytes()
         return np.asarray(read_scalar(value, dtype, "value"), dtype.numpy).tobytes()
     except Misfit as problem:
         raise KaioError(f"the value to fill with {problem.what}", help=problem.help) from None
@@ -32,6 +36,11 @@ def check_unmasked(array: Any) -> None:
 
 def convert_array(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
     """A copy in another element type by the rules of kaio's casts: float to int truncates and saturates."""
+    if array.dtype.kind == "c" and dtype.kind != "c":
+        raise KaioError(
+            f"a complex array is not converted to {dtype!r}",
+            help="take a part of it on the host: `x.to_host().real`",
+        )
     if is_float(array.dtype):
         if array.dtype.itemsize < 4:
             array = array.astype(np.float32)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kaio.dtypes import DTYPES, DType, bf16, f8e4m3, f8e5m2
+from kaio.dtypes import COMPLEX, DTYPES, DType, bf16, f8e4m3, f8e5m2
 
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
@@ -23,7 +23,7 @@ __all__ = [
 
 DEVICE_CPU, DEVICE_CUDA, DEVICE_CUDA_HOST, DEVICE_CUDA_MANAGED = 1, 2, 3, 13
 READ_ONLY = 1  # a flag of a versioned tensor
-_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
+_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _CODES_BY_DTYPE: dict[DType, int] = {
     bf16: 4,
     f8e4m3: 10,
@@ -94,7 +94,7 @@ def _code(dtype: DType) -> int:
 
 def dtype_of_code(code: int, bits: int, lanes: int) -> DType | None:
     """kaio's dtype for DLPack's, None if there is none."""
-    for dtype in DTYPES:
+    for dtype in (*DTYPES, *COMPLEX):
         if (_code(dtype), dtype.bits, 1) == (code, bits, lanes):
             return dtype
     return None

@@ -12,7 +12,7 @@ import numpy as np
 from kaio.dtypes import DType, is_float
 from kaio.rounding import fits_float, nearest
 
-__all__ = ["Misfit", "describe", "is_masked", "plain_number", "read_scalar"]
+__all__ = ["Misfit", "describe", "is_masked", "plain_number", "read_parts", "read_scalar"]
 
 
 class Misfit(Exception):
@@ -46,6 +46,33 @@ def read_scalar(value: Any, dtype: DType, name: str) -> bool | int | float:
         # Fractions and decimals are exact, and no element is: that they are rounded is for the caller to say.
         way_out = f"convert it with `{'float' if dtype.is_float else 'int'}({name})`"
     raise _refused(dtype, value, way_out, f"a buffer: `{name}: In[…]`" if way_out == _ONE_ELEMENT else None)
+
+
+def read_parts(value: Any, dtype: DType, name: str) -> tuple[bool | int | float, ...]:
+    """`value` as the parts of one element of a dtype that has parts, or Misfit: a complex number, or one part each."""
+    found = _split(value, dtype)
+    if found is None:
+        way_out = _way_out(name, value) if not isinstance(value, complex | np.complexfloating) else None
+        raise _refused(dtype, value, way_out)
+    read = []
+    for (part, of), number in zip(dtype.parts, found, strict=True):
+        try:
+            read.append(read_scalar(number, of, f"{name}.{part}"))
+        except Misfit as problem:
+            raise Misfit(f"{problem.what}, in its part `{part}`", problem.help) from None
+    return tuple(read)
+
+
+def _split(value: Any, dtype: DType) -> tuple[Any, ...] | None:
+    if dtype.kind == "c":
+        if isinstance(value, complex | np.complexfloating):
+            return value.real, value.imag
+        if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind == "c" and not is_masked(value):
+            return value.item().real, value.item().imag
+        plain = plain_number(value)
+        is_real = isinstance(plain, int | float) and not isinstance(plain, bool)
+        return (plain, 0.0) if is_real else None
+    return None
 
 
 def plain_number(value: Any) -> Any:

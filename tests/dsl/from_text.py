@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import itertools
 import linecache
 import math
@@ -23,7 +24,7 @@ def namespace(source: str, file: str | None = None, **names: Any) -> dict[str, A
     file = file or f"<text {next(_NUMBER)}>"
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
     space = {name: getattr(kaio, name) for name in kaio.__all__}
-    space |= {"__name__": "text", "kaio": kaio, "math": math, "np": np, **names}
+    space |= {"__name__": "text", "kaio": kaio, "cmath": cmath, "math": math, "np": np, **names}
     exec(compile(source, file, "exec", dont_inherit=True), space)
     return space
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import sys
 import weakref
@@ -17,7 +18,7 @@ from kaio.dtypes import DTYPES
 from kaio.errors import BufferClosedError, KaioError
 from kaio.interop import adopt, read_cuda_array_interface, read_cupy, read_torch
 from kaio.interop.dlpack import read_dlpack
-from kaio.runtime.dlpack import export_buffer
+from kaio.runtime.dlpack import ManagedTensor, export_buffer, python
 
 
 @pytest.fixture
@@ -37,6 +38,16 @@ class Exporter:
 
     def __dlpack__(self, **options: Any) -> Any:
         return self.array.__dlpack__(**options)
+
+
+class FourBits(Exporter):
+    """One of elements of 4 bits, which NumPy does not have."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        capsule = self.array.__dlpack__()
+        address = python.pointer(capsule, python.name(capsule))
+        ctypes.cast(address, ctypes.POINTER(ManagedTensor)).contents.tensor.bits = 4
+        return capsule
 
 
 class OldExporter(Exporter):
@@ -213,7 +224,7 @@ LIST = """a value of type `list` cannot be imported without a copy
     ("array", "text"),
     [
         ([1, 2], LIST),
-        (Exporter(np.ones(2, complex)), "kaio has no element type for the Exporter's (128)\n  help: convert it first"),
+        (FourBits(np.ones(2, np.uint8)), "kaio has no element type for the FourBits's (4)\n  help: convert it first"),
         (SimpleNamespace(__cuda_array_interface__={"shape": (2,), "typestr": "<f4", "data": (64, False), "version": 3}),
          "a SimpleNamespace on cuda:0 cannot be used in place on cpu\n  help: copy it: `device.alloc_from(…)`"),
     ],

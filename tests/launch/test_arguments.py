@@ -310,5 +310,5 @@ def test_an_array_of_another_library_is_checked_like_a_buffer(saxpy, stream, y) 
 
 
 def test_an_array_that_kaio_cannot_hold_is_refused_by_name(saxpy, stream, y) -> None:
-    message = refusal(saxpy, stream, Elsewhere(np.zeros(8, np.complex64)), y, 2.0)
+    message = refusal(saxpy, stream, Elsewhere(np.zeros(8, np.clongdouble)), y, 2.0)
     assert message.startswith("argument `x` of kernel `saxpy` cannot be used in place: ")

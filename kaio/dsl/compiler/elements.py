@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir as llvm
 
 from kaio.dsl.compiler import conversions, scalars
+from kaio.dsl.element_types import element_type
 from kaio.dsl.values import INDEX64, ArrayType, BufferType, TupleType, Type, Weak
 from kaio.dtypes import DType, i32
 
@@ -89,7 +90,7 @@ def load(e: Emitter, pointer: llvm.Value, type_: BufferType | ArrayType) -> llvm
 
 def store(e: Emitter, pointer: llvm.Value, dtype: DType, value: Any, source: Type) -> None:
     """Set the element at an address to a value of type `source`."""
-    element = e.convert(value, source, dtype)
+    element = e.convert(value, source, element_type(dtype))
     if source is INDEX64 and dtype is i32:
         fits = e.b.icmp_signed("==", e.convert(element, i32, INDEX64), value)
         e.target.check(e, fits, "a position does not fit an i32 element")

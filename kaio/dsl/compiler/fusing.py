@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kaio.dsl.compiler import ir
+from kaio.dsl.compiler import complexes, ir
 from kaio.dsl.compiler.arithmetic import fma, negate
+from kaio.dsl.complexes import ComplexType
 from kaio.dsl.values import Type
 from kaio.dtypes import DType
 
@@ -22,11 +23,11 @@ class Products:
     """The float products of one function that a sum may still take, by the names of their temporaries."""
 
     def __init__(self) -> None:
-        self._factors: dict[str, tuple[Any, Any, DType]] = {}
+        self._factors: dict[str, tuple[Any, Any, Type]] = {}
 
     def note(self, target: str, left: Any, right: Any, dtype: Type) -> None:
         """`target` is `left * right`."""
-        if ir.is_temporary(target) and isinstance(dtype, DType) and dtype.is_float:
+        if ir.is_temporary(target) and _fuses(dtype):
             self._factors[target] = left, right, dtype
 
     def copy(self, target: str, source: str) -> None:
@@ -36,15 +37,35 @@ class Products:
 
     def fuse(self, e: Emitter, op: ir.Binary, left: Any, right: Any, dtype: Type) -> Any:
         """The sum or difference in one rounding, or None where neither side is a product; of two the left one is."""
-        if not isinstance(dtype, DType):
-            return None
         if (product := self._of(op.left, dtype)) is not None:
-            return fma(e, *product, right if op.op == "+" else negate(e, right, dtype), dtype)
+            return _fma(e, *product, right if op.op == "+" else _negate(e, right, dtype), dtype)
         if (product := self._of(op.right, dtype)) is not None:
             x, y = product
-            return fma(e, x if op.op == "+" else negate(e, x, dtype), y, left, dtype)
+            return _fma(e, x if op.op == "+" else _negate(e, x, dtype), y, left, dtype)
         return None
 
     def _of(self, name: str, dtype: Type) -> tuple[Any, Any] | None:
         x, y, of = self._factors.get(name, (None, None, None))
-        return (x, y) if of is not None and of is dtype else None
+        return (x, y) if of is not None and of == dtype else None
+
+
+def _fuses(type_: Type) -> bool:
+    part = type_.items[0] if isinstance(type_, ComplexType) else type_
+    return isinstance(part, DType) and part.is_float
+
+
+def _fma(e: Emitter, x: Any, y: Any, z: Any, type_: Type) -> Any:
+    """x * y + z of numbers or complex numbers; of the factors of a complex product one may be real."""
+    if isinstance(type_, ComplexType):
+        part = complexes.part_of(type_)
+        return complexes.fma(e, x, y, z if isinstance(z, tuple) else (z, e.const(part, 0.0)), part)
+    assert isinstance(type_, DType)
+    return fma(e, x, y, z, type_)
+
+
+def _negate(e: Emitter, value: Any, type_: Type) -> Any:
+    if isinstance(type_, ComplexType) and isinstance(value, tuple):
+        return complexes.negate(e, value, complexes.part_of(type_))
+    part = complexes.part_of(type_) if isinstance(type_, ComplexType) else type_
+    assert isinstance(part, DType)
+    return negate(e, value, part)

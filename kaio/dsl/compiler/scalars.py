@@ -46,6 +46,8 @@ def constant(dtype: DType, value: int | float | bool) -> llvm.Constant:
 
 def memory_type(dtype: DType) -> llvm.Type:
     """The LLVM type of an element in memory."""
+    if dtype.parts:
+        return packing.element_type(dtype)
     return llvm.IntType(8) if dtype is BOOL else llvm_type(dtype)
 
 
@@ -53,16 +55,22 @@ def nbytes(element: llvm.Type) -> int:
     """The size of an element in memory."""
     if isinstance(element, llvm.IntType):
         return int(element.width + 7) // 8
+    if isinstance(element, llvm.VectorType | llvm.ArrayType):
+        return int(element.count) * nbytes(element.element)
     return 4 if isinstance(element, llvm.FloatType) else 8
 
 
 def from_memory(e: Emitter, value: Value, dtype: DType) -> Value:
-    """A loaded element as a value: bools are bytes in memory."""
+    """A loaded element as a value: bools are bytes in memory, what has parts is a tuple of them."""
+    if dtype.parts:
+        return packing.unpacked(e, value, dtype)
     return e.b.icmp_unsigned("!=", value, llvm.IntType(8)(0)) if dtype is BOOL else value
 
 
 def to_memory(e: Emitter, value: Value, dtype: DType) -> Value:
     """A value as it is stored."""
+    if dtype.parts:
+        return packing.packed(e, value, dtype)
     return e.b.zext(value, llvm.IntType(8)) if dtype is BOOL else value
 
 
@@ -72,3 +80,6 @@ def choose(e: Emitter, position: Value, values: Sequence[Value]) -> Value:
     for k, value in enumerate(values[1:], 1):
         chosen = e.b.select(e.b.icmp_unsigned("==", position, llvm.IntType(32)(k)), value, chosen)
     return chosen
+
+
+from kaio.dsl.compiler import packing  # noqa: E402 - which is written with the types of scalars

@@ -310,6 +310,9 @@ def _fits_const(value: Any, of: type) -> bool:
 
 
 def _fits_dtype(value: Any, dtype: DType) -> bool:
+    if dtype.kind == "c":
+        parts = (value.real, value.imag) if isinstance(value, complex | np.complexfloating) else (value,)
+        return all(_fits_dtype(part, dtype.parts[0][1]) for part in parts)
     if dtype.kind == "b":
         return _is_number(value, "b")
     if dtype.is_int:

@@ -182,10 +182,6 @@ def _constant(scope: Scope, node: ast.Constant) -> Iterator[Mistake]:
             yield scope.mistake(_NO_STRINGS[0], node, _NO_STRINGS[1])
         case bytes():
             yield scope.mistake("a kernel has no bytes", node, "use numbers, or pass a buffer of u8")
-        case complex():
-            yield scope.mistake(
-                "a kernel has no complex numbers", node, "keep real and imaginary part in two variables"
-            )
         case types.EllipsisType():
             yield scope.mistake("`...` is not a value", node, "use a number for each axis")
 

@@ -17,7 +17,7 @@ from kaio.errors import Mistake
 
 __all__ = ["check_names"]
 
-_BUILTINS = ("range", "min", "max", "abs", "int", "float", "bool", "len", "round")
+_BUILTINS = ("range", "min", "max", "abs", "int", "float", "bool", "complex", "len", "round")
 _BUFFER_ATTRIBUTES = ("size", "shape", "strides", "ndim", "dtype")
 _AXES = ("x", "y", "z")
 
@@ -56,7 +56,6 @@ _INSTEAD = {
     "iter": "write `for i in range(n):`",
     "next": "write `for i in range(n):`",
     "tuple": "write the items: `(a, b)`",
-    "complex": "keep real and imaginary part in two variables",
     "input": "pass the value as a parameter of the kernel",
     "open": "read the file before the launch, and pass its contents in a buffer",
     "eval": "write the code out, or choose between functions outside the kernel",

@@ -10,6 +10,7 @@ from kaio.dsl import enums
 from kaio.dsl.compiler.captures import Capture
 from kaio.dsl.compiler.infer.constants import constant_type
 from kaio.dsl.intrinsic import Namespace
+from kaio.dsl.overloads import METHODS
 from kaio.dsl.records import RecordType, field_of
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import (
@@ -42,6 +43,8 @@ def attribute(inference: Inference, value: Type, name: str) -> Type:
     if isinstance(value, EnumType):
         return enums.value_of(value, name)
     if isinstance(value, RecordType) and name == "_replace" and value.is_sequence:
+        return MethodType(name, value)
+    if (type(value), name) in METHODS:
         return MethodType(name, value)
     if isinstance(value, Compound) and value.fields:
         return field_of(value, name)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import zip_longest
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kaio.dsl import places, stores
+from kaio.dsl import overloads, places, stores
 from kaio.dsl.casts import cast_to
 from kaio.dsl.compiler import advice, ir
 from kaio.dsl.compiler.infer import records
 from kaio.dsl.compiler.infer.constants import constant_type, numpy_dtype
 from kaio.dsl.function import Func
 from kaio.dsl.intrinsic import STANDARD, Body, Intrinsic
+from kaio.dsl.overloads import METHODS
 from kaio.dsl.records import annotated_type, is_record
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import INDEX64, MethodType, ObjectType, TupleType, Type, Weak, show
@@ -36,7 +38,7 @@ def call(inference: Inference, assign: ir.Assign, op: ir.Call) -> Type:
     """The type of what a call gives; what it resolved to is kept for the emitter."""
     function = inference.types[op.function]
     if isinstance(function, MethodType):
-        return _call_method(inference, assign.target, op, function)
+        return _call_method(inference, assign, op, function)
     if not isinstance(function, ObjectType):
         text = inference.origins.text(op.function)
         raise RuleError(f"`{text}` is {show(function)}, and cannot be called", advice.not_callable(function, text))
@@ -64,10 +66,27 @@ def _resolved(callee: Any) -> Any:
     return callee.function if isinstance(callee, Func) else callee
 
 
-def _call_method(inference: Inference, target: str, op: ir.Call, method: MethodType) -> Type:
+def _call_method(inference: Inference, assign: ir.Assign, op: ir.Call, method: MethodType) -> Type:
+    target = assign.target
     if method.name == "_replace" and not op.args:
         return records.replace(inference, target, op, op.function, of_method=True)
+    if method.name != "_replace":
+        return _call_bound(inference, assign, op, METHODS[type(method.receiver), method.name])
     raise RuleError(f"{show(method)} takes its fields by name", "for example `p._replace(gain=2)`")
+
+
+def _call_bound(inference: Inference, assign: ir.Assign, op: ir.Call, callee: Intrinsic) -> Type:
+    """A method by its record: its first argument is what the bound method holds."""
+    if op.args or op.kwargs:
+        raise RuleError(f"`{callee.name}` takes no arguments")
+    bound = inference.types[op.function]
+    assert isinstance(bound, MethodType)
+    assert callee.typing is not None
+    resolved = callee.typing(bound.receiver)
+    assert resolved.result is not None
+    called = replace(callee, emit=lambda e, call, method: callee.rule(e.target.name)(e, call, method[0]))
+    inference.calls[assign.target] = ir.TypedCall(called, (op.function,), (bound,), resolved.result)
+    return resolved.result
 
 
 def _call_intrinsic(inference: Inference, assign: ir.Assign, op: ir.Call, callee: Intrinsic) -> Type:
@@ -80,10 +99,11 @@ def _call_intrinsic(inference: Inference, assign: ir.Assign, op: ir.Call, callee
         example = f"for example `{callee.call_line}`" if callee.call_line else None
         raise RuleError(f"`{callee.name}{_bare(callee.signature)}`: {what}", way_out or example) from None
     arguments = _in_order(callee.signature, bound.arguments)
+    types = [inference.types[a] if isinstance(a, str) else constant_type(a.value) for a in arguments]
+    callee = overloads.of_types(callee, types)
+    assert callee.typing is not None
     try:
-        resolved = callee.typing(
-            *(inference.types[a] if isinstance(a, str) else constant_type(a.value) for a in arguments)
-        )
+        resolved = callee.typing(*types)
     except RuleError as problem:
         raise problem.named(
             {key: inference.origins.text(name) for key, name in bound.arguments.items() if name in arguments}

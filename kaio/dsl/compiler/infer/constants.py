@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kaio.dsl import literals, stores
+from kaio.dsl import complexes, literals, stores
+from kaio.dsl.element_types import element_type
 from kaio.dsl.records import RecordType, fields_of, is_record, names_of
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import MOST_CONSTANT_NBYTES, ArrayType, EnumType, Member, ObjectType, TupleType, Type
@@ -22,9 +23,11 @@ _MOST_DIMENSIONS = 4
 def constant_type(value: Any) -> Type:
     """The type of a literal or of a captured object."""
     if isinstance(value, np.generic):
-        return dtype_of(value.dtype)  # np.float64(0.1) has a width of its own
+        return element_type(dtype_of(value.dtype))  # np.float64(0.1) has a width of its own
     if isinstance(value, enum.Enum):
         return _member_type(value)
+    if isinstance(value, complex):
+        return complexes.literal(value)
     if is_record(type(value)) and (record := _record_type(value)) is not None:
         return record
     if isinstance(value, bool | int | float):

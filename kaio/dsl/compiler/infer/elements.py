@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kaio.dsl.compiler import advice, ir
 from kaio.dsl.compiler.infer import remedies
+from kaio.dsl.element_types import element_type
 from kaio.dsl.elements import check_index, check_store
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import ArrayType, BufferType, Compound, ObjectType, TupleType, Type, Weak, show
@@ -22,7 +23,7 @@ def get_item(inference: Inference, op: ir.GetItem, value: Type, index: Type) -> 
     """The type of an item of a tuple, or of an element."""
     if isinstance(value, Compound):
         return _item(value, index)
-    return _element(inference, op.value, op.index, value, index).dtype
+    return element_type(_element(inference, op.value, op.index, value, index).dtype)
 
 
 def _item(value: Compound, index: Type) -> Type:

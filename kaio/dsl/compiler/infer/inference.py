@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
-from kaio.dsl import joins, operators, rules
+from kaio.dsl import complexes, joins, operators, rules
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.captures import Capture
 from kaio.dsl.compiler.infer import attributes, calls, elements, membership, remedies
 from kaio.dsl.compiler.infer.constants import constant_type
 from kaio.dsl.compiler.infer.origins import Origins
+from kaio.dsl.complexes import ComplexType
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import (
     BOOL,
@@ -100,7 +101,9 @@ class Inference:
         if isinstance(block.terminator, ir.Branch):
             condition = self.types.get(block.terminator.condition)
             if condition is not None and not isinstance(condition, DType | Weak):
-                self.mistake(block, block.terminator.place, RuleError(f"{show(condition)} is neither true nor false"))
+                way_out = "compare it: `z != 0`" if isinstance(condition, ComplexType) else None
+                wrong = RuleError(f"{show(condition)} is neither true nor false", way_out)
+                self.mistake(block, block.terminator.place, wrong)
 
     def mistake(self, key: object, place: Place, problem: RuleError) -> None:
         """Note a mistake of this round; `key` is what it is in, which has one mistake at the most."""
@@ -232,6 +235,8 @@ def _merge(known: list[Type], what: str, scalars: Callable[[list[Any]], Type]) -
         return scalars(known)
     if all(t == first for t in known):
         return first
+    if any(isinstance(t, ComplexType) for t in known):
+        return complexes.merge(known, what, scalars)
     if isinstance(first, Compound) and all(first.is_like(t) for t in known):
         columns = zip(*(t.items for t in known if isinstance(t, Compound)), strict=True)
         return first.with_items(tuple(_merge(list(column), what, scalars) for column in columns))

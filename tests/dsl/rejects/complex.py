@@ -1,5 +1,0 @@
-from kaio import In, Out, f32
-
-
-def kernel(x: In[f32], y: Out[f32]):
-    y[0] = 1j * x[0]
