@@ -34,6 +34,18 @@ In a kernel (Python's abs, min, max, round, len, range, int, float, bool and `ma
                             what is true, and which values are the same, in the lanes of the warp
     activemask, lanemask_lt, lanemask_le, lanemask_eq, lanemask_ge, lanemask_gt
                             the lanes that are here, and those before or behind this one
+    block_reduce_sum, block_reduce_prod, block_reduce_min, block_reduce_max, block_reduce_argmin,
+    block_reduce_argmax, block_reduce_and, block_reduce_or, block_reduce_xor, block_reduce
+                            one result of the values of all threads of the block
+    block_scan_sum, block_scan_prod, block_scan_min, block_scan_max, block_scan_and, block_scan_or, block_scan_xor,
+    block_scan, block_broadcast
+                            of those up to each thread; of one of them
+    warp_reduce_sum, warp_reduce_prod, warp_reduce_min, warp_reduce_max, warp_reduce_argmin, warp_reduce_argmax,
+    warp_reduce_and, warp_reduce_or, warp_reduce_xor, warp_reduce
+                            one result of the values of all lanes of the warp
+    warp_scan_sum, warp_scan_prod, warp_scan_min, warp_scan_max, warp_scan_and, warp_scan_or, warp_scan_xor,
+    warp_scan, warp_broadcast
+                            of those up to each lane; of one of them
     philox, random_u32, random_uniform, random_normal, random_uniform4, random_normal4
                             random numbers of a seed and a counter
     ptx, InlinePtx          an instruction of PTX as a function that kernels call
@@ -91,6 +103,46 @@ from kaio.dsl.atomic import (
     atomic_xor,
 )
 from kaio.dsl.bitcasts import bitcast
+from kaio.dsl.collective import (
+    block_broadcast,
+    block_reduce,
+    block_reduce_and,
+    block_reduce_argmax,
+    block_reduce_argmin,
+    block_reduce_max,
+    block_reduce_min,
+    block_reduce_or,
+    block_reduce_prod,
+    block_reduce_sum,
+    block_reduce_xor,
+    block_scan,
+    block_scan_and,
+    block_scan_max,
+    block_scan_min,
+    block_scan_or,
+    block_scan_prod,
+    block_scan_sum,
+    block_scan_xor,
+    warp_broadcast,
+    warp_reduce,
+    warp_reduce_and,
+    warp_reduce_argmax,
+    warp_reduce_argmin,
+    warp_reduce_max,
+    warp_reduce_min,
+    warp_reduce_or,
+    warp_reduce_prod,
+    warp_reduce_sum,
+    warp_reduce_xor,
+    warp_scan,
+    warp_scan_and,
+    warp_scan_max,
+    warp_scan_min,
+    warp_scan_or,
+    warp_scan_prod,
+    warp_scan_sum,
+    warp_scan_xor,
+)
 from kaio.dsl.fences import fence
 from kaio.dsl.function import Func, func
 from kaio.dsl.index import block_dim, block_idx, grid, grid_dim, thread_idx
@@ -256,6 +308,13 @@ __all__ = [  # noqa: RUF022 - grouped by meaning
     "bar_sync",
     "bitcast", "const_mem", "dynamic_shared", "fence", "local_mem", "shared_mem", "unrolled",
     "InlinePtx", "ptx",
+    "block_broadcast", "block_reduce", "block_reduce_and", "block_reduce_argmax", "block_reduce_argmin",
+    "block_reduce_max", "block_reduce_min", "block_reduce_or", "block_reduce_prod", "block_reduce_sum",
+    "block_reduce_xor", "block_scan", "block_scan_and", "block_scan_max", "block_scan_min", "block_scan_or",
+    "block_scan_prod", "block_scan_sum", "block_scan_xor", "warp_broadcast", "warp_reduce", "warp_reduce_and",
+    "warp_reduce_argmax", "warp_reduce_argmin", "warp_reduce_max", "warp_reduce_min", "warp_reduce_or",
+    "warp_reduce_prod", "warp_reduce_sum", "warp_reduce_xor", "warp_scan", "warp_scan_and", "warp_scan_max",
+    "warp_scan_min", "warp_scan_or", "warp_scan_prod", "warp_scan_sum", "warp_scan_xor",
     "philox", "random_normal", "random_normal4", "random_u32", "random_uniform", "random_uniform4",
     "brev", "byte_perm", "clz", "ffs", "funnelshift_l", "funnelshift_lc", "funnelshift_r", "funnelshift_rc", "popc",
     "signbit",

@@ -18,6 +18,7 @@ from kaio.dsl.compiler.declared import call
 from kaio.dsl.compiler.frame import Frame, join
 from kaio.dsl.compiler.leaves import rebuild, undefined
 from kaio.dsl.compiler.loops import Turn
+from kaio.dsl.compiler.own import is_own
 from kaio.dsl.compiler.target import Target
 from kaio.dsl.intrinsic import Intrinsic, Namespace
 from kaio.dsl.values import (
@@ -55,6 +56,7 @@ class Emitter:
         self.callers: tuple[tuple[Place, Source], ...] = ()
         self.frames: list[Frame] = []
         self.emitted = 0
+        self.operation = ""  # the record that the user called, as faults name it
         self.is_result_read = True  # whether anything uses what the current call gives
         self.assigning = ""  # the user's name for what the current statement makes or reads
 
@@ -144,7 +146,7 @@ class Emitter:
             returned.append((value, self.b.block))
             self.b.branch(after)
 
-        with self._called():
+        with self._called(typed):
             self.function(typed, arguments, on_return)
         self.b.position_at_end(after)
         if not returned:
@@ -154,17 +156,24 @@ class Emitter:
         return join(self, typed.result, returned)
 
     @contextmanager
-    def _called(self) -> Iterator[None]:
+    def _called(self, typed: ir.Typed) -> Iterator[None]:
         place, callers, name = self.place, self.callers, self.assigning
-        self.callers = ((place, self.source), *callers)
+        if not is_own(typed.function.source.filename):
+            self.callers = ((place, self.source), *callers)
         yield
         self.callers, self.assigning = callers, name
         self._at(place)
 
     @property
     def source(self) -> Source:
-        """The source of the function that is being walked."""
-        return self.frames[-1].typed.function.source
+        """The source of the function that is being walked, or of the one that called into kaio's own functions."""
+        shown = (frame for frame in reversed(self.frames[1:]) if not frame.is_own)
+        return next(shown, self.frames[0]).typed.function.source
+
+    @property
+    def is_inside_own(self) -> bool:
+        """Whether the function that is being walked is one of kaio's own, of which users see the call alone."""
+        return len(self.frames) > 1 and self.frames[-1].is_own
 
     @property
     def trace(self) -> tuple[Place, ...]:
@@ -172,6 +181,8 @@ class Emitter:
         return tuple(place for place, _ in self.callers)
 
     def _at(self, place: Place) -> None:
+        if self.is_inside_own:
+            return
         self.place = place
         self.target.locate(self)
 
@@ -218,7 +229,9 @@ class Emitter:
         frame.ends[at] = self.b.block
         if true == false:
             return self._go(frame, at, true)
-        decided = self.target.decide(self, condition)
+        decided = _constant_truth(condition)
+        if decided is None:
+            decided = self.target.decide(self, condition)
         if decided is not None:
             return self._go(frame, at, true if decided else false)
         frame.edges |= {(at, true), (at, false)}
@@ -321,6 +334,8 @@ class Emitter:
         if values and isinstance(call.operands[0], BufferType | ArrayType):
             self.assigning = frame.text(str(call.arguments[0]))
         self.is_result_read = target in frame.reads
+        if not self.is_inside_own:
+            self.operation = call.callee.name
         self.require(call.callee.since, f"`{call.callee.name}`")
         result = call.callee.rule(self.target.name)(self, call, *values)
         return result if call.rounded is None else self.convert(result, call.result, call.rounded)
@@ -398,3 +413,9 @@ class Emitter:
         if type_.range.unroll:
             frame.unroll[label] = type_.range.unroll
         return turn
+
+
+def _constant_truth(condition: llvmlite_ir.Value) -> bool | None:
+    """What a condition is that is known while emitting; None of another."""
+    known = getattr(condition, "constant", None)
+    return bool(known) if isinstance(known, int) else None

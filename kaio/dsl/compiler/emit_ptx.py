@@ -107,6 +107,7 @@ class CudaTarget:
         self.parameters += self.inputs.names()
         self.shared_nbytes = 0
         self._constants = ConstantArrays(module, space=4)
+        self.scratches: dict[int, Any] = {}
         self.lines = Lines(module, typed.function.source)
         self.written: dict[int, Written] = {}
 
@@ -171,10 +172,20 @@ class CudaTarget:
         e.b.unreachable()
 
     def shared(self, e: Emitter, element: llvm.Type, count: int, name: str) -> Any:
+        return self._place(e, self._reserve(element, count, name), element)
+
+    def scratch(self, e: Emitter, part: int, count: int) -> Any:
+        word = llvm.IntType(32)
+        if part not in self.scratches:
+            self.scratches[part] = self._reserve(word, count, f"scratch_{part}")
+        return self._place(e, self.scratches[part], word)
+
+    def _reserve(self, element: llvm.Type, count: int, name: str) -> Any:
+        """A static array: a variable of its own, or an offset into dynamic shared memory."""
         offset = aligned(self.shared_nbytes)
         self.shared_nbytes = offset + count * nbytes(element)
         if not self.has_static:
-            return self._in_dynamic(e, llvm.IntType(32)(offset), element)
+            return llvm.IntType(32)(offset)
         array = llvm.ArrayType(element, count)
         plain = spelled(f"{self.module.name}_{name}".replace("$", "_").replace(".", "_"))
         numbered = (f"{plain}_{number}" for number in itertools.count(1))  # in a function that is called twice
@@ -182,7 +193,12 @@ class CudaTarget:
         made = llvm.GlobalVariable(self.module, array, unique, addrspace=3)
         made.linkage, made.initializer = "internal", llvm.Constant(array, llvm.Undefined)
         made.align = SHARED_ALIGNMENT
-        return e.b.gep(made, [llvm.IntType(32)(0), llvm.IntType(32)(0)], inbounds=True)
+        return made
+
+    def _place(self, e: Emitter, reserved: Any, element: llvm.Type) -> Any:
+        if not self.has_static:
+            return self._in_dynamic(e, reserved, element)
+        return e.b.gep(reserved, [llvm.IntType(32)(0), llvm.IntType(32)(0)], inbounds=True)
 
     def dynamic_shared(self, e: Emitter, name: str, element: llvm.Type) -> BufferValue:
         offset, size = self.inputs.places[name]
@@ -235,6 +251,9 @@ class CudaTarget:
 
     def check_lane(self, e: Emitter, holds: Any, lane: Any, peers: Any, what: str) -> None:
         """Unchecked: the CPU device finds it."""
+
+    def check_present(self, e: Emitter, warp: Any, what: str) -> None:
+        """Unchecked."""
 
     def linear_thread(self, e: Emitter) -> Any:
         x, y, z = (self.special_register(e, "tid", axis) for axis in _AXES)

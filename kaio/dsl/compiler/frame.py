@@ -15,6 +15,7 @@ from kaio.dsl.compiler.fusing import Products
 from kaio.dsl.compiler.infer.origins import Origins
 from kaio.dsl.compiler.leaves import leaf_types, leaves, rebuild, undefined
 from kaio.dsl.compiler.loops import Turn
+from kaio.dsl.compiler.own import is_own
 from kaio.dsl.values import Type
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Frame:
         self.definitions = ir.definitions(self.typed.function)
         order = {label: position for position, label in enumerate(self.blocks)}
         self.heads = {to for at, block in self.blocks.items() for to in block.targets() if order[to] <= order[at]}
+        self.is_own = is_own(self.typed.function.source.filename)
 
     @cached_property
     def reads(self) -> frozenset[str]:

@@ -101,6 +101,7 @@ class Body:
         self.inputs = Inputs(typed)
         self.constants = constants or ConstantArrays(module)
         self.shared_nbytes = 0
+        self._scratches: dict[int, int] = {}
         self.registers: dict[str, llvm.Value] = {}
         self._exits: dict[Place, int] = {}
         self._returns = _returns(typed.function.source)
@@ -187,8 +188,20 @@ class Body:
 
     def shared(self, e: Emitter, element: llvm.Type, count: int, name: str) -> llvm.Value:
         """Static shared memory is laid out here, from the start of the block's memory."""
+        return self._place(e, self._reserve(count * nbytes(element)), element)
+
+    def scratch(self, e: Emitter, part: int, count: int) -> llvm.Value:
+        """An offset that is the same wherever it is asked for."""
+        if part not in self._scratches:
+            self._scratches[part] = self._reserve(4 * count)
+        return self._place(e, self._scratches[part], I32)
+
+    def _reserve(self, count: int) -> int:
         offset = aligned(self.shared_nbytes)
-        self.shared_nbytes = offset + count * nbytes(element)
+        self.shared_nbytes = offset + count
+        return offset
+
+    def _place(self, e: Emitter, offset: int, element: llvm.Type) -> llvm.Value:
         return e.b.bitcast(e.b.gep(self.shared_start, [I64(offset)], inbounds=True), element.as_pointer())
 
     def constant(self, e: Emitter, array: ArrayType, name: str) -> llvm.Value:
@@ -336,6 +349,15 @@ class Body:
         if self.checks:
             with self._unless(e, holds):
                 self._fault(e, Site("lane", e.place, e.trace, what), lane, e.b.zext(peers.members, I64))
+
+    def check_present(self, e: Emitter, warp: llvm.Value, what: str) -> None:
+        """A thread that has returned has a negative state; one that waits or runs has not."""
+        if self.checks:
+            first = e.b.sub(e.b.shl(warp, I32(5)), self.thread)
+            state = e.b.load(e.b.gep(self._word(e.b, abi.STATE), [first]))
+            with self._unless(e, e.b.icmp_signed(">=", state, I32(0))):
+                text = f"a warp has returned before `{what}`, in which all threads of the block take part,"
+                self._fault(e, Site("check", e.place, e.trace, text))
 
     def _word(self, b: llvm.IRBuilder, word: int) -> llvm.Value:
         return own_word(b, self._words, word)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kaio.dsl.compiler.captures import Capture
 from kaio.dsl.compiler.check import check, check_specialisation
 from kaio.dsl.compiler.ir import Function, Typed
+from kaio.dsl.compiler.own import is_own, translate_own
 from kaio.dsl.compiler.parse import parse
 from kaio.dsl.types import BufferAnnotation, ConstAnnotation, Specialisation, value_type
 from kaio.dsl.values import BufferType, ObjectType, Type, Weak, index_type
@@ -86,7 +87,8 @@ class Middle:
         __tracebackhide__ = is_message
         self.active.append(function)
         try:
-            return infer(translated, arguments, self.index, self._callee, self.captures)
+            own = is_own(function.__code__.co_filename)
+            return infer(translated, arguments, self.index, self._callee, {} if own else self.captures)
         finally:
             self.active.pop()
 
@@ -108,6 +110,8 @@ class Middle:
         from kaio.dsl.compiler.translate import translate
 
         consts = {name: known for name, type_ in parameters.items() if (known := _known(type_)) is not _UNKNOWN}
+        if is_own(function.__code__.co_filename):
+            return self._infer(function, translate_own(function, consts), parameters)
         try:
             source = parse(function)
             check(function, source, None, consts)

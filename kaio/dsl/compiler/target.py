@@ -63,6 +63,12 @@ class Target(Protocol):
     def constant(self, e: Emitter, array: ArrayType, name: str) -> llvmlite_ir.Value:
         """A pointer to the elements of a constant array, which `name` says what it is called."""
 
+    def scratch(self, e: Emitter, part: int, count: int) -> llvmlite_ir.Value:
+        """A pointer to `count` i32 of shared memory, which are the same ones wherever that part is asked for."""
+
+    def check_present(self, e: Emitter, warp: llvmlite_ir.Value, what: str) -> None:
+        """Leave with a fault if the first thread of that warp has returned; nothing where unchecked."""
+
     def local(self, e: Emitter, element: llvmlite_ir.Type, count: int, name: str) -> llvmlite_ir.Value:
         """A pointer to `count` elements of this thread's own."""
 

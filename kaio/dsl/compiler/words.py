@@ -8,7 +8,7 @@ from llvmlite import ir as llvm
 
 from kaio.errors import InternalError
 
-__all__ = ["from_words", "to_words"]
+__all__ = ["from_words", "to_words", "word_count"]
 
 _I32 = llvm.IntType(32)
 
@@ -23,6 +23,11 @@ def _bits(type_: llvm.Type) -> int:
         if isinstance(type_, kind):
             return bits
     raise InternalError(f"a value of type {type_} is not exchanged")
+
+
+def word_count(type_: llvm.Type) -> int:
+    """How many words a value of this type is."""
+    return -(-_bits(type_) // 32)
 
 
 def to_words(b: llvm.IRBuilder, value: llvm.Value) -> list[llvm.Value]:

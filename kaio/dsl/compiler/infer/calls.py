@@ -17,6 +17,7 @@ from kaio.dsl.casts import cast_to
 from kaio.dsl.compiler import advice, ir
 from kaio.dsl.compiler.infer import records
 from kaio.dsl.compiler.infer.constants import constant_type, numpy_dtype
+from kaio.dsl.compiler.own import without_own_places
 from kaio.dsl.function import Func
 from kaio.dsl.intrinsic import STANDARD, Body, Intrinsic
 from kaio.dsl.overloads import METHODS
@@ -24,7 +25,7 @@ from kaio.dsl.records import annotated_type, is_record
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import INDEX64, MethodType, ObjectType, TupleType, Type, Weak, show
 from kaio.dtypes import DType
-from kaio.errors import Place, is_message
+from kaio.errors import KernelTypeError, Place, is_message
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.infer.inference import Inference
@@ -144,7 +145,13 @@ def _body(inference: Inference, body: Body | None, place: Place) -> ir.Typed | N
     if body is None:
         return None
     parameters = dict(zip(inspect.signature(body.function).parameters, body.parameters, strict=True))
-    return inference.type_callee(body.function, parameters, place)
+    try:
+        return inference.type_callee(body.function, parameters, place)
+    except KernelTypeError as problem:
+        shown = [without_own_places(mistake) for mistake in problem.mistakes]
+        if any(shown):
+            raise KernelTypeError([mistake for mistake in shown if mistake is not None]) from problem
+        raise RuleError(problem.mistakes[0].what, problem.mistakes[0].help) from problem
 
 
 def _check_body(callee: Intrinsic, body: ir.Typed, result: Type) -> None:

@@ -1,0 +1,56 @@
+"""What all threads of a warp or of a block compute together: folds, scans, broadcasts.
+
+`records` are what kernels call. What they mean is written in the kernel language, in `folding`, once for both devices,
+over a few `steps` that the devices spell differently.
+"""
+
+from kaio.dsl.collective.records import (
+    block_broadcast,
+    block_reduce,
+    block_reduce_and,
+    block_reduce_argmax,
+    block_reduce_argmin,
+    block_reduce_max,
+    block_reduce_min,
+    block_reduce_or,
+    block_reduce_prod,
+    block_reduce_sum,
+    block_reduce_xor,
+    block_scan,
+    block_scan_and,
+    block_scan_max,
+    block_scan_min,
+    block_scan_or,
+    block_scan_prod,
+    block_scan_sum,
+    block_scan_xor,
+    warp_broadcast,
+    warp_reduce,
+    warp_reduce_and,
+    warp_reduce_argmax,
+    warp_reduce_argmin,
+    warp_reduce_max,
+    warp_reduce_min,
+    warp_reduce_or,
+    warp_reduce_prod,
+    warp_reduce_sum,
+    warp_reduce_xor,
+    warp_scan,
+    warp_scan_and,
+    warp_scan_max,
+    warp_scan_min,
+    warp_scan_or,
+    warp_scan_prod,
+    warp_scan_sum,
+    warp_scan_xor,
+)
+
+__all__ = [
+    "block_broadcast", "block_reduce", "block_reduce_and", "block_reduce_argmax", "block_reduce_argmin",
+    "block_reduce_max", "block_reduce_min", "block_reduce_or", "block_reduce_prod", "block_reduce_sum",
+    "block_reduce_xor", "block_scan", "block_scan_and", "block_scan_max", "block_scan_min", "block_scan_or",
+    "block_scan_prod", "block_scan_sum", "block_scan_xor", "warp_broadcast", "warp_reduce", "warp_reduce_and",
+    "warp_reduce_argmax", "warp_reduce_argmin", "warp_reduce_max", "warp_reduce_min", "warp_reduce_or",
+    "warp_reduce_prod", "warp_reduce_sum", "warp_reduce_xor", "warp_scan", "warp_scan_and", "warp_scan_max",
+    "warp_scan_min", "warp_scan_or", "warp_scan_prod", "warp_scan_sum", "warp_scan_xor",
+]  # fmt: skip

@@ -1,0 +1,98 @@
+"""What collective operations refuse, and what the CPU device finds: shown at the call, never inside kaio."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import kaio
+from tests.dsl.from_text import kernel, message
+
+REFUSED = [
+    ("block_reduce_sum(x[0] > 0)", "`block_reduce_sum` of a bool: bools have no arithmetic", "cast it"),
+    ("block_reduce_and(x[0])", "`block_reduce_and` of f32, which has no bitwise operators", "cast it to an integer"),
+    ("block_reduce_sum((x[0], 1))", "`block_reduce_sum` takes a number, not (f32, int literal 1)",
+     "combine by a function: `kaio.block_reduce(value, function)`"),
+    ("block_reduce(x[0], 3)", "`block_reduce` combines by a function of two values, not by int literal 3",
+     "define one outside the kernel: `plus = lambda a, b: a + b`"),
+    ("block_reduce(x[0], wider)", "the function of two f32 gives (f32, f32), which is no f32", "cast what it returns"),
+    ("block_reduce(n[0], halved)", "the function of two i32 gives f32, which is no i32", "cast what it returns"),
+    ("block_reduce(x[0], math.sqrt)", "`sqrt(value, /)`: too many positional arguments", None),
+    ("block_scan(x[0], wider, True)", "an exclusive `block_scan` has nothing to give to the first thread",
+     "say what: `exclusive=True, initial=0`"),
+    ("block_scan_sum(x[0], 1)", "is a bool, not int literal 1", None),
+    ("warp_reduce_argmin(x[0], x[0])", "the index that `warp_reduce_argmin` gives is an integer, not f32", None),
+    ("warp_broadcast(x[0], 32)", "the lane of `warp_broadcast` is 0 to 31, not int literal 32", None),
+    ("block_broadcast(x[0], x[0])", "the thread of `block_broadcast` is an integer, not f32", "cast it with"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "what", "way_out"), REFUSED)
+def test_a_meaningless_operation_is_refused_where_it_is_called(call, what, way_out):
+    told = message(f"""
+        wider = lambda a, b: (a, b)
+        halved = lambda a, b: (a + b) / 2
+
+        @kernel
+        def k(x: In[f32], n: In[i32]):
+            {call}
+    """)
+    assert what in told
+    assert "<text>:7:" in told
+    assert "folding.py" not in told
+    assert way_out is None or way_out in told
+
+
+def test_a_mistake_in_the_user_s_function_is_shown_there():
+    told = message("""
+        def odd(a, b):
+            return a + x
+
+        @kernel
+        def k(x: In[f32]):
+            block_reduce(x[0], odd)
+    """)
+    assert told.startswith("there is no `x` here\n  <text>:3:16, in odd\n          return a + x\n")
+    assert "called from <text>:7:5, in k" in told
+    assert "folding.py" not in told
+
+
+def fault_of(text: str, threads: int, *args: Any) -> str:
+    device = kaio.Device("cpu")
+    out = device.alloc_zeros(threads, kaio.f32)
+    with pytest.raises(kaio.KernelFault) as caught:
+        kernel(text).over(threads).block(threads).launch(out, *args).wait()
+    return str(caught.value)
+
+
+def test_a_lane_that_has_returned_is_missed():
+    told = fault_of("""
+        @kernel
+        def k(x: InOut[f32]):
+            i = grid(1)
+            if i >= 40:
+                return
+            x[i] = block_reduce_sum(x[i])
+    """, 64)  # fmt: skip
+    assert "`block_reduce_sum` reads lane 8, which does not take part" in told
+    assert "x[i] = block_reduce_sum(x[i])" in told
+    assert "folding.py" not in told
+
+
+def test_a_warp_that_has_returned_is_missed():
+    told = fault_of("""
+        @kernel
+        def k(x: InOut[f32]):
+            i = grid(1)
+            if i >= 64:
+                return
+            x[i] = block_reduce_sum(x[i])
+    """, 128)  # fmt: skip
+    assert "a warp has returned before `block_reduce_sum`, in which all threads of the block take part" in told
+    assert "x[i] = block_reduce_sum(x[i])" in told
+
+
+def test_a_broadcast_of_a_thread_that_does_not_exist_is_found():
+    text = "@kernel\ndef k(x: InOut[f32], t: i32):\n    x[0] = block_broadcast(x[0], t)\n"
+    assert "`block_broadcast` of a thread that the block does not have" in fault_of(text, 64, 64)
