@@ -14,9 +14,7 @@ TILE = 16
 
 
 @kaio.kernel
-def int8_matmul(
-    a: In[i8, D2], b: In[i8, D2], row_scale: In[f32], column_scale: In[f32], out: Out[f32, D2]
-):
+def int8_matmul(a: In[i8, D2], b: In[i8, D2], row_scale: In[f32], column_scale: In[f32], out: Out[f32, D2]):
     """A tile of the output a block; the tiles of a and b are zero beyond the edge, so no edge needs a case of its own.
 
     CHECK: .visible .entry int8_matmul(

@@ -12,6 +12,7 @@ from typing import Literal
 
 from kaio.dtypes import DType
 from kaio.errors import Place
+from kaio.print_abi import Line
 
 __all__ = [
     "SHARED_ALIGNMENT", "Access", "Argument", "CudaProgram", "DynamicArray", "HostProgram", "Program", "Site",
@@ -80,6 +81,7 @@ class Program:
 
     shared_nbytes: of the arrays in shared memory whose sizes are known when compiling
     dynamic: those whose sizes a launch says, in the order in which they lie behind each other
+    prints: the lines it prints
     """
 
     name: str
@@ -88,6 +90,7 @@ class Program:
     index_bits: Literal[32, 64]
     shared_nbytes: int
     dynamic: tuple[DynamicArray, ...] = field(default=(), kw_only=True)
+    prints: tuple[Line, ...] = field(default=(), kw_only=True, repr=False)
 
     @property
     def dynamic_start(self) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kaio import print_abi as abi
 from kaio.runtime.completion import gather
 from kaio.runtime.cpu_stream import CpuStream, Servers
 from kaio.runtime.device import Device, MemoryInfo
@@ -21,6 +22,7 @@ from kaio.runtime.foreign import Foreign
 from kaio.runtime.leaving import finish
 from kaio.runtime.limits import describe
 from kaio.runtime.memory import Memory
+from kaio.runtime.printing import RING_NBYTES, PrintRing
 from kaio.runtime.stream import Stream, read_priority
 
 __all__ = ["CpuDevice", "CpuLoaded"]
@@ -49,6 +51,7 @@ class CpuDevice(Device):
     _workers: Any
     _total: int
     _default: CpuStream
+    _ring: PrintRing | None
     servers: Servers
 
     @classmethod
@@ -61,7 +64,7 @@ class CpuDevice(Device):
         self.capability, self.limits = description.capability, description.limits
         self._start()
         self._total = self.memory.total
-        self._loaded, self._workers, self.servers = {}, None, Servers()
+        self._loaded, self._workers, self.servers, self._ring = {}, None, Servers(), None
         self._default = CpuStream.make(self)
         atexit.register(self._settle)
         if hasattr(os, "register_at_fork"):
@@ -98,6 +101,9 @@ class CpuDevice(Device):
 
             with self._lock:
                 found = self._loaded.get(id(program)) or CpuLoaded(program, HostKernel(program))
+                if program.prints and id(program) not in self._loaded:
+                    self._ring = self._ring or _print_ring()
+                    found.kernel.print_to(self._ring)
                 self._loaded[id(program)] = found
         return found
 
@@ -146,6 +152,12 @@ class CpuDevice(Device):
                 gather(*tails)._block(_STOP_S)
         with suppress(KeyboardInterrupt):
             self.servers.finish_callbacks(_STOP_S)
+
+
+def _print_ring() -> PrintRing:
+    words, counters = np.zeros(RING_NBYTES // 4, np.uint32), np.zeros(2, np.uint32)
+    address, at = words.ctypes.data, counters.ctypes.data
+    return PrintRing(words, address, lambda: (int(counters[abi.HEAD]), int(counters[abi.DROPPED])), at)
 
 
 def _usable_cores() -> int:

@@ -99,6 +99,9 @@ class CudaCompletion(Completion):
         return True
 
     def _finish(self, error: KaioError | None) -> None:
+        prints = self.stream.device.prints
+        if prints is not None:  # before anyone learns that the work is done
+            prints.show(getattr(self, "_loaded", None))
         with self.stream.device._lock:
             if self._finished:
                 return

@@ -17,6 +17,7 @@ from kaio.runtime.cuda import DriverError, done, driver, is_sticky, start
 from kaio.runtime.cuda_completion import CudaCompletion, Events
 from kaio.runtime.cuda_context import Current, describe, make_pool, unused_nbytes
 from kaio.runtime.cuda_launch import ArgumentBlock, CudaLoaded
+from kaio.runtime.cuda_printing import CudaPrints
 from kaio.runtime.cuda_stream import CudaStream
 from kaio.runtime.device import Device, MemoryInfo
 from kaio.runtime.failures import note_unseen
@@ -41,6 +42,7 @@ class CudaDevice(Device):
     scratch: ArgumentBlock
     dropped: deque[tuple[int, Any, list[Completion]]]
     fault_seen: bool
+    prints: CudaPrints | None
     _context: Any
     _pool: Any
     _threads: threading.local
@@ -75,7 +77,7 @@ class CudaDevice(Device):
         self.target = "sm_{}{}".format(*self.capability)
         self._context = done(driver.cuDevicePrimaryCtxRetain(handle))
         self._start()
-        self.fault_seen = False
+        self.fault_seen, self.prints = False, None
         self.dropped, self._held, self._loaded, self._threads = deque(), [], {}, threading.local()
         self.scratch = ArgumentBlock(_MAX_ARGUMENTS_NBYTES)
         self.events = Events(int(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING), self.ask)
@@ -161,6 +163,8 @@ class CudaDevice(Device):
         if self.fault is None:  # who never asked has not been told of a fault yet
             with suppress(KaioError):
                 finish(self, [stream._tail() for stream in list(self._streams)], limit_s=10.0)
+        if self.prints is not None:
+            self.prints.show(None)
         if self.fault is not None and not self.fault_seen:
             self.failures.note(_failed(self._default, self.fault))
         super()._log_unseen()
@@ -177,6 +181,9 @@ class CudaDevice(Device):
                     found = CudaLoaded(program)
                 except DriverError as problem:
                     raise self.translated(problem, f"kernel `{program.name}` for {program.target}") from problem
+                if program.prints:
+                    self.prints = self.prints or CudaPrints(self)
+                    self.prints.bind(found)
                 self._loaded[id(program)] = found
         return found
 

@@ -18,9 +18,11 @@ from queue import SimpleQueue
 from typing import Any
 
 from kaio import host_abi as abi
+from kaio import print_abi
 from kaio.errors import InternalError, KaioError
 from kaio.program import HostProgram
 from kaio.runtime.host_faults import FaultRecord, fault_error
+from kaio.runtime.printing import PrintRing
 
 __all__ = ["HostKernel", "Library", "WorkerPool"]
 
@@ -255,12 +257,20 @@ class HostKernel:
         kinds = [_KINDS.get(site.kind, 0) | site.words << 8 for site in program.sites]
         has_warps = any(kind & 255 >= abi.WARP for kind in kinds)
         waits = self._waits = 0 if program.frame_nbytes == 0 else 2 if has_warps else 1
-        self._library = Library(program.code, ["k_start", "k_run"] if waits else ["k_plain"])
+        exported = ["k_start", "k_run"] if waits else ["k_plain"]
+        self._library = Library(program.code, [*exported, print_abi.VARIABLE] if program.prints else exported)
         self._start = self._library.address("k_start" if waits else "k_plain")
         self._run = self._library.address("k_run") if waits else self._start
         self._worker, self._scheduler = _scheduler(program.scheduler)
+        self._ring: PrintRing | None = None
         self._kinds = (ctypes.c_int32 * max(1, len(kinds)))(*kinds)
         self._reach = (ctypes.c_int64 * max(1, len(kinds)))(*(site.reach for site in program.sites))
+
+    def print_to(self, ring: PrintRing) -> None:
+        """Let the kernel print."""
+        binding = ring.bind(self.program)
+        ctypes.memmove(self._library.address(print_abi.VARIABLE), binding, len(binding))
+        self._ring = ring
 
     def run(self, grid: Dim3, block: Dim3, arguments: Any, workers: WorkerPool, shared_nbytes: int = 0) -> None:
         """Run all blocks and return when they are done; the GIL is released.
@@ -290,6 +300,8 @@ class HostKernel:
         finally:
             workers.end(counter)
             workers.give_back(records)
+            if self._ring is not None:
+                self._ring.show()
 
     def _prepare(
         self, record: _Record, grid: Dim3, block: Dim3, arguments: int, counter: int, workers: int, shared_nbytes: int

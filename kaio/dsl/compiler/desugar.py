@@ -1,21 +1,26 @@
 """Statements whose bytecode does not say all that they mean, as others that do.
 
 Python compiles `acc: f32 = 0` as `acc = 0`; here it becomes a call of the record `annotated`, under a name that no
-program can write. Expressions are shared with the source's tree, not copied: they may nest deeper than Python recurses.
+program can write. An f-string in a `print` becomes the tuple that the record of `print` reads. Expressions are shared
+with the source's tree, not copied: they may nest deeper than Python recurses.
 """
 
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from kaio.dsl.annotated import annotated
+from kaio.dsl.compiler.check.scope import is_print
+from kaio.dsl.printing import F_STRING, SPEC
 
 __all__ = ["NAMES", "desugar"]
 
 N = TypeVar("N", bound=ast.AST)
 
+_DESUGARED = ast.AnnAssign | ast.Delete | ast.JoinedStr
 _ANNOTATED = "kaio.annotated"
 
 NAMES: Mapping[str, Any] = {_ANNOTATED: annotated}
@@ -24,7 +29,7 @@ NAMES: Mapping[str, Any] = {_ANNOTATED: annotated}
 
 def desugar(statements: list[ast.stmt]) -> list[ast.stmt]:
     """The statements in simpler ones; the same list where there is nothing to do."""
-    if not any(isinstance(node, ast.AnnAssign | ast.Delete) for root in statements for node in ast.walk(root)):
+    if not any(isinstance(node, _DESUGARED) for root in statements for node in ast.walk(root)):
         return statements
     new = [_statement(node) for node in statements]
     return new if any(a is not b for a, b in zip(new, statements, strict=True)) else statements
@@ -36,6 +41,8 @@ def _statement(node: ast.stmt) -> ast.stmt:
             function = _at(ast.Name(_ANNOTATED, ast.Load()), node)
             call = _at(ast.Call(function, [annotation, value, _at(ast.Constant(name), node)], []), node)
             return _at(ast.Assign([node.target], call), node)
+        case ast.Expr(value=value) if is_print(value):
+            return _with_f_strings_as_tuples(node, value)
         case ast.Delete(targets=targets) if all(isinstance(target, ast.Name) for target in targets):
             return _at(ast.Pass(), node)
         case ast.FunctionDef() | ast.ClassDef():
@@ -46,6 +53,28 @@ def _statement(node: ast.stmt) -> ast.stmt:
                 made = [ast.match_case(c.pattern, c.guard, body) for c, body in zip(cases, bodies, strict=True)]
                 return _at(ast.Match(node.subject, made), node)
     return _with_blocks(node)
+
+
+def _with_f_strings_as_tuples(node: ast.stmt, printed: ast.Call) -> ast.stmt:
+    if not any(isinstance(argument, ast.JoinedStr) for argument in printed.args):
+        return node
+    call = copy.copy(printed)
+    call.args = [_as_tuple(a) if isinstance(a, ast.JoinedStr) else a for a in printed.args]
+    return _at(ast.Expr(call), node)
+
+
+def _as_tuple(string: ast.JoinedStr) -> ast.Tuple:
+    """`f"{x:.2f} m"` as `(F_STRING, x, SPEC + ".2f", " m")`."""
+    items: list[ast.expr] = [_at(ast.Constant(F_STRING), string)]
+    for part in string.values:
+        if not isinstance(part, ast.FormattedValue):
+            items.append(part)
+            continue
+        items.append(part.value)
+        match part.format_spec:
+            case ast.JoinedStr(values=[ast.Constant(value=str() as spec)]):
+                items.append(_at(ast.Constant(SPEC + spec), string))
+    return _at(ast.Tuple(items, ast.Load()), string)
 
 
 def _with_blocks(node: ast.stmt) -> ast.stmt:

@@ -25,6 +25,7 @@ from kaio.dsl.compiler.prove import Prover
 from kaio.dsl.compiler.target import BufferValue
 from kaio.dsl.values import ArrayType
 from kaio.errors import InternalError
+from kaio.print_abi import Line
 from kaio.program import DynamicArray, Site
 
 __all__ = ["HostModule", "emit_host", "emit_plain"]
@@ -44,6 +45,7 @@ class HostModule:
     waits: bool
     dynamic: tuple[DynamicArray, ...] = ()
     proved: tuple[int, int] = (0, 0)
+    prints: tuple[Line, ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -94,7 +96,10 @@ def _finish(body: Body, exported: tuple[str, ...]) -> HostModule:
     module = body.module
     sites = tuple(body.sites.found)
     dynamic = body.inputs.dynamic
-    return HostModule(str(module), exported, sites, body.shared_nbytes, _libdevice(module), body.waits, dynamic)
+    prints = body.sites.prints.found
+    return HostModule(
+        str(module), exported, sites, body.shared_nbytes, _libdevice(module), body.waits, dynamic, prints=prints
+    )
 
 
 def _libdevice(module: llvm.Module) -> tuple[str, ...]:
@@ -178,6 +183,9 @@ class _PlainTarget:
 
     def linear_thread(self, e: Emitter) -> llvm.Value:
         raise InternalError("a function without threads has no number")
+
+    def number_line(self, e: Emitter, line: Line) -> None:
+        return None
 
     def leave(self, e: Emitter) -> None:
         e.b.ret_void()

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from llvmlite import ir as llvm
 
-from kaio.dsl.compiler import ir, toolchain
+from kaio.dsl.compiler import ir, print_ring, toolchain
 from kaio.dsl.compiler.arguments import argument_types
 from kaio.dsl.compiler.assembly import Written, mark
 from kaio.dsl.compiler.constant_arrays import ConstantArrays
@@ -29,6 +29,7 @@ from kaio.dsl.compiler.target import Axis, BufferValue
 from kaio.dsl.records import scalars_of
 from kaio.dsl.values import ArrayType, BufferType, Type
 from kaio.errors import Place
+from kaio.print_abi import Line
 from kaio.program import SHARED_ALIGNMENT, DynamicArray, aligned
 from kaio.source import Source
 
@@ -49,7 +50,12 @@ _RANGES_YZ = {"ctaid": (0, 65535), "nctaid": (1, 65536)}
 
 @dataclass(frozen=True)
 class Ptx:
-    """PTX text, the LLVM text it came from, the shared memory it uses (see `CudaProgram`), inline PTX by its marks."""
+    """PTX text, the LLVM text it came from, and what goes with it.
+
+    shared_nbytes, has_static, dynamic: the shared memory it uses (see `CudaProgram`)
+    written: inline PTX by its marks
+    prints: its lines
+    """
 
     text: str
     llvm: str
@@ -57,6 +63,7 @@ class Ptx:
     has_static: bool
     dynamic: tuple[DynamicArray, ...]
     written: Mapping[int, Written] = field(default_factory=dict, repr=False)
+    prints: tuple[Line, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
         return self.text
@@ -74,7 +81,9 @@ def emit_ptx(typed: ir.Typed, target: str, options: CompileOptions, signature: s
     taken = {name, *map(str, machine.module.globals)}
     readable = _readable(ptx, name, distinct(machine.parameters, taken), signature, typed.function.source)
     dynamic = machine.inputs.dynamic
-    return Ptx(readable, text, machine.shared_nbytes, machine.has_static, dynamic, machine.written)
+    return Ptx(
+        readable, text, machine.shared_nbytes, machine.has_static, dynamic, machine.written, machine.prints.found
+    )
 
 
 def _emitted(name: str, typed: ir.Typed, options: CompileOptions, target: str, *, has_static: bool) -> CudaTarget:
@@ -110,6 +119,7 @@ class CudaTarget:
         self.scratches: dict[int, Any] = {}
         self.lines = Lines(module, typed.function.source)
         self.written: dict[int, Written] = {}
+        self.prints = print_ring.Lines()
 
     # ------------------------------------------------------------------ the kernel
     def emit(self) -> None:
@@ -263,6 +273,10 @@ class CudaTarget:
 
     def alone(self, e: Emitter) -> Any:
         return None
+
+    def number_line(self, e: Emitter, line: Line) -> int:
+        """The number of a line that the program prints."""
+        return self.prints.number(line)
 
     def note_written(self, e: Emitter, name: str, text: str, place: Place) -> str:
         """Note a user's inline PTX, which was written in `place`; gives the comment to put in front of it.

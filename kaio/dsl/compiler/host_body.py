@@ -31,12 +31,14 @@ from kaio.dsl.compiler.host_context import (
     frame_of,
 )  # fmt: skip
 from kaio.dsl.compiler.host_exchange import Peers, own_word
+from kaio.dsl.compiler.print_ring import Lines
 from kaio.dsl.compiler.prove import Prover
 from kaio.dsl.compiler.scalars import nbytes
 from kaio.dsl.compiler.target import BufferValue
 from kaio.dsl.intrinsic import Intrinsic
 from kaio.dsl.values import ArrayType
 from kaio.errors import InternalError, Place
+from kaio.print_abi import Line
 from kaio.program import Site, aligned
 from kaio.source import Source
 
@@ -44,11 +46,15 @@ __all__ = ["Body", "Sites"]
 
 
 class Sites:
-    """The numbered sites of a program; one source place has one number, however often it is emitted. 0 is no site."""
+    """The numbered sites of a program, and the lines it prints.
+
+    One source place has one number, however often it is emitted. 0 is no site.
+    """
 
     def __init__(self) -> None:
         self.found = [Site("none", Place("", 0))]
         self._numbers: dict[Site, int] = {}
+        self.prints = Lines()
 
     def number(self, site: Site) -> int:
         """The number of a site, a new one where it was not seen before."""
@@ -289,7 +295,11 @@ class Body:
     def unroll(self, e: Emitter, branch: llvm.Instruction, count: int) -> None:
         """Left to LLVM, which knows this machine."""
 
-    # -------------------------------------------------------------- leaving and waiting
+    # -------------------------------------------------------------- leaving, waiting and printing
+
+    def number_line(self, e: Emitter, line: Line) -> int:
+        """The number of a line that the program prints."""
+        return self.sites.prints.number(line)
 
     def leave(self, e: Emitter) -> None:
         """The kernel returns; the scheduler learns through which exit."""

@@ -31,6 +31,7 @@ def link_host(
         sites=module.sites,
         frame_nbytes=0,
         dynamic=module.dynamic,
+        prints=module.prints,
     )
     return replace(program, frame_nbytes=_frame_nbytes(program)) if module.waits else program
 

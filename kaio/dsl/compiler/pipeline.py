@@ -87,6 +87,7 @@ def compile_cuda(
         cubin,
         dynamic=ptx.dynamic,
         has_static=ptx.has_static,
+        prints=ptx.prints,
     )
     stages = {**middle.stages, "llvm": ptx.llvm, "ptx": ptx.text}
     return Compiled(program, tuple(middle.captures.values()), stages, _grid_ranks(middle.typed))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from llvmlite import ir as llvmlite_ir
 
+from kaio.print_abi import Line
+
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
     from kaio.dsl.compiler.host_exchange import Peers
@@ -114,6 +116,9 @@ class Target(Protocol):
 
     def linear_thread(self, e: Emitter) -> llvmlite_ir.Value:
         """The thread's number in its block, x first, as i32; 32 in a row are a warp."""
+
+    def number_line(self, e: Emitter, line: Line) -> int | None:
+        """The number of a line that the program prints; None where nothing can be printed."""
 
     def leave(self, e: Emitter) -> None:
         """End the current block: the kernel returns here."""

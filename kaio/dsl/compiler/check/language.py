@@ -10,7 +10,7 @@ from typing import TypeGuard, TypeVar
 
 from kaio.dsl import literals, rules
 from kaio.dsl.annotated import is_annotation
-from kaio.dsl.compiler.check.scope import LATER, UNKNOWN, Scope
+from kaio.dsl.compiler.check.scope import LATER, UNKNOWN, Scope, is_print
 from kaio.dsl.function import Func
 from kaio.dsl.intrinsic import Intrinsic
 from kaio.dsl.rule_error import RuleError
@@ -54,7 +54,10 @@ _REFUSED: dict[type[ast.AST], tuple[str, str]] = {
     ast.SetComp: ("a kernel has no set comprehensions", "fill a `kaio.local_mem(n, dtype)` array in a `for` loop"),
     ast.DictComp: ("a kernel has no dict comprehensions", "fill a `kaio.local_mem(n, dtype)` array in a `for` loop"),
     ast.GeneratorExp: ("a kernel has no generator expressions", "write a `for` loop"),
-    ast.JoinedStr: ("a kernel has no strings", "store numbers in a buffer and format them after the launch"),
+    ast.JoinedStr: (
+        "a kernel has no strings",
+        "print it, or store numbers in a buffer and format them after the launch",
+    ),
     ast.Slice: (
         "a kernel indexes one element at a time",
         "use a number for each axis; slice before the launch: `x[1:3]` of a buffer is a view that copies nothing",
@@ -63,7 +66,7 @@ _REFUSED: dict[type[ast.AST], tuple[str, str]] = {
 
 _NO_STRINGS = (
     "a kernel has no strings",
-    'a text may stand after `assert condition,`, and where a captured one decides: `if MODE == "fast":`',
+    'a text may stand in a `print`, after `assert condition,`, and where a captured one decides: `if MODE == "fast":`',
 )
 
 
@@ -165,6 +168,8 @@ def _allowed_texts(scope: Scope) -> set[ast.AST]:
                 found.update(_constants_in(*args))
             case ast.Call() if _is_told_elsewhere_or_takes_text(scope.value_of(node.func)):
                 found.update(a for a in [*node.args, *(k.value for k in node.keywords)] if isinstance(a, ast.Constant))
+                if is_print(node):
+                    found.update(item for a in node.args if isinstance(a, ast.Tuple) for item in ast.walk(a))
     return found
 
 
@@ -230,6 +235,21 @@ def _call(scope: Scope, node: ast.Call) -> Iterator[Mistake]:
         if keyword.arg is None:
             what = f"a kernel has no `**` in calls: `**{ast.unparse(keyword.value)}`"
             yield scope.mistake(what, keyword.value, "write the arguments one by one")
+    if is_print(node):
+        yield from _print(scope, node)
+
+
+def _print(scope: Scope, node: ast.Call) -> Iterator[Mistake]:
+    """The formats of f-strings are texts: a kernel does not compute them."""
+    strings = [argument for argument in node.args if isinstance(argument, ast.JoinedStr)]
+    for part in (part for string in strings for part in string.values):
+        match part:
+            case ast.FormattedValue(format_spec=ast.JoinedStr(values=values)) if len(values) != 1 or not isinstance(
+                values[0], ast.Constant
+            ):
+                shown = ast.unparse(ast.JoinedStr([part]))[2:-1]
+                what = f"the format of `{shown}` is not known when compiling"
+                yield scope.mistake(what, part.value, f"write it out, for example `{{{ast.unparse(part.value)}:8.3f}}`")
 
 
 def _for(scope: Scope, node: ast.For) -> Iterator[Mistake]:

@@ -17,7 +17,7 @@ from kaio.errors import Mistake
 
 __all__ = ["check_names"]
 
-_BUILTINS = ("range", "min", "max", "abs", "int", "float", "bool", "complex", "len", "round")
+_BUILTINS = ("range", "min", "max", "abs", "int", "float", "bool", "complex", "len", "round", "print")
 _BUFFER_ATTRIBUTES = ("size", "shape", "strides", "ndim", "dtype")
 _AXES = ("x", "y", "z")
 
@@ -41,7 +41,6 @@ _ARRAY = "an array of the thread is `kaio.local_mem(shape, dtype)`, and a few va
 _KNOWN_TYPE = "each type is known when compiling: see `kernel.types()`, and branch on a dtype with `x.dtype == f32`"
 
 _INSTEAD = {
-    "print": "store the values in a buffer and print them after the launch",
     "sum": "add in a `for` loop",
     "pow": "write `a ** b`",
     "divmod": "write `a // b` and `a % b`",

@@ -10,13 +10,13 @@ import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeGuard
 
 from kaio.dsl.types import BufferAnnotation, ConstAnnotation, EnumAnnotation, Signature
 from kaio.errors import Mistake
 from kaio.source import Source
 
-__all__ = ["LATER", "UNKNOWN", "Scope", "is_irrefutable", "names_set", "own_nodes"]
+__all__ = ["LATER", "UNKNOWN", "Scope", "is_irrefutable", "is_print", "names_set", "own_nodes"]
 
 _LEFT_OUT = (
     ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda,
@@ -51,6 +51,8 @@ def own_nodes(*roots: ast.AST) -> Iterator[ast.AST]:
         yield node
         if isinstance(node, ast.ExceptHandler):
             todo += reversed(node.body)
+        elif is_print(node):
+            todo += reversed([inner for child in ast.iter_child_nodes(node) for inner in _printed(child)])
         elif not isinstance(node, _LEFT_OUT):
             todo += reversed(list(ast.iter_child_nodes(node)))
 
@@ -65,6 +67,18 @@ def is_irrefutable(pattern: ast.pattern) -> bool:
         case ast.MatchOr(patterns=patterns):
             return any(map(is_irrefutable, patterns))
     return False
+
+
+def is_print(node: ast.AST) -> TypeGuard[ast.Call]:
+    """Whether a node is a call of `print`, whose arguments may be f-strings."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+
+
+def _printed(node: ast.AST) -> list[ast.AST]:
+    """An argument of `print`; of an f-string its values."""
+    if not isinstance(node, ast.JoinedStr):
+        return [node]
+    return [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
 
 
 @dataclass(frozen=True, eq=False)
