@@ -329,6 +329,4 @@ def test_a_file_is_refused() -> None:
     def filed():
         print(1, file=2)
 
-    assert message(filed).splitlines()[0] == (
-        "`print(*values, sep=None, end=None)`: there is no parameter `file`"
-    )
+    assert message(filed).splitlines()[0] == ("`print(*values, sep=None, end=None)`: there is no parameter `file`")
