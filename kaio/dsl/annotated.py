@@ -7,9 +7,11 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import stores
+from kaio.dsl.element_types import element_type
+from kaio.dsl.elements import check_store
 from kaio.dsl.intrinsic import Intrinsic, Resolved
 from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import BOOL, ObjectType, Type, Weak, show
+from kaio.dsl.values import BOOL, ArrayType, ObjectType, Type, Weak, show
 from kaio.dtypes import DType
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ def _typing(annotation: Type, value: Type, name: Type) -> Resolved:
             f"`{name.value}` is annotated {show(annotation)}, which is no type of a variable", "for example `f32`"
         )
     spelled = wanted.name if isinstance(wanted, DType) else wanted.__name__
+    if isinstance(wanted, DType) and element_type(wanted) is not wanted:  # of several parts
+        check_store(ArrayType("local", wanted, (1,)), given, name.value, "...")
+        return Resolved((annotation, element_type(wanted), name), element_type(wanted))
     if not isinstance(given, DType | Weak):
         raise RuleError(f"`{name.value}` is annotated {spelled} and given {show(given)}", "leave the annotation out")
     result = _as_python(wanted, given) if not isinstance(wanted, DType) else wanted

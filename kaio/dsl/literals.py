@@ -15,8 +15,6 @@ from kaio.rounding import fits_float
 
 __all__ = ["check_fits", "default", "fits", "fold", "fold_unary", "fold_values", "join", "literal"]
 
-_MAX_LITERAL_BITS = 4096  # beyond this a folded int is a mistake, not a number
-
 
 def literal(value: bool | int | float) -> Scalar:
     """The type of a Python number in a kernel."""
@@ -98,15 +96,7 @@ def fold(op: str, a: Weak, b: Weak) -> Scalar | None:
 
 def fold_values(op: str, a: int | float, b: int | float) -> int | float | bool:
     """`a op b` of two Python numbers, as the compiler computes it."""
-    if (
-        op in ("**", "<<")
-        and isinstance(a, int)
-        and isinstance(b, int)
-        and b > 0
-        and a.bit_length() * b > _MAX_LITERAL_BITS
-    ):
-        raise OverflowError("the result is too large for any type of kaio")
-    result = symbols.BINARY[op](a, b)
+    result = symbols.apply(op, a, b)
     if isinstance(result, complex):
         raise ValueError("the result is complex")
     return result  # type: ignore[no-any-return]

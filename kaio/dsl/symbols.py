@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import operator
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["BINARY", "UNARY"]
+__all__ = ["BINARY", "OF_SYNTAX", "UNARY", "apply"]
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
@@ -18,3 +19,31 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
 UNARY: dict[str, Callable[[Any], Any]] = {
     "-": operator.neg, "+": operator.pos, "~": operator.invert, "not": operator.not_,
 }  # fmt: skip
+
+OF_SYNTAX: dict[type[ast.AST], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
+    ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
+    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
+    ast.Is: "is", ast.IsNot: "is not", ast.USub: "-", ast.UAdd: "+", ast.Invert: "~", ast.Not: "not",
+}  # fmt: skip
+
+_TOO_LARGE = "the result is too large for any type of kaio"
+_MAX_BITS = 4096  # beyond this an int that the compiler computes is a mistake, not a number
+
+
+def apply(op: str, a: Any, b: Any) -> Any:
+    """`a op b` as the compiler computes it: never what takes forever or all memory, such as `10 ** 10 ** 10`."""
+    both_int = isinstance(a, int) and isinstance(b, int)
+    if both_int and (
+        (op in ("**", "<<") and b > 0 and a.bit_length() * b > _MAX_BITS)
+        or (op == "*" and a.bit_length() + b.bit_length() > _MAX_BITS)
+    ):
+        raise OverflowError(_TOO_LARGE)
+    if op in ("*", "%", "+") and (
+        isinstance(a, str | bytes | tuple | list) or isinstance(b, str | bytes | tuple | list)
+    ):
+        raise TypeError("texts and tuples have no arithmetic in a kernel")
+    try:
+        return BINARY[op](a, b)
+    except OverflowError:
+        raise OverflowError(_TOO_LARGE) from None

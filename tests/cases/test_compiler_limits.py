@@ -113,3 +113,22 @@ def test_types_are_found_once_for_both_machines():
     made = kernel(HEAD + "    o[0] = 1\n")
     assert made.stages("cpu")["types"] is made.stages("sm_90")["types"]
     assert i32 is made.stages("cpu")["types"].types["o"].dtype  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "10 ** 2147483648",
+        "1 << 4000000000",
+        "9 ** 9 ** 9",
+        "BIG ** BIG",
+        "C ** C",
+        "10.0 ** 99999",
+        "10**1000 * 10**1000",
+    ],
+)
+def test_constants_that_no_type_holds_are_refused_before_they_are_computed(expression):
+    body = f"    if {expression} > 3:\n        y[0] = 1\n    y[0] = {expression}"
+    made = kernel(f"@kernel\ndef k(y: Out[i32], C: Const[int]):\n{body}", BIG=10**9)
+    with pytest.raises(kaio.KernelTypeError, match="the result is too large for any type of kaio"):
+        made.types("cpu", C=10**9)

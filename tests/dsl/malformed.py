@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import kaio
 from kaio.dsl.types import ConstAnnotation
-from tests.dsl.programs import Program
+from tests.dsl.programs import Program, programs_of_records
 
 TARGETS = ("cpu", "sm_90")
 
@@ -118,7 +118,7 @@ def indent_otherwise(rng: Random, text: str) -> str:
 # --- mistakes in the tree ---------------------------------------------------------------------------------------------
 
 EXPRESSIONS = """
-None; True; False; 0; -1; 0.5; 10**20; 1e400; 'text'; (); (1, 2); [1]; {}; ...; 1j; b'b'; math.pi; math.nan; f32; kaio
+None; True; False; 0; -1; 0.5; 100000000000000000000; 1e400; 'text'; (); (1, 2); [1]; {}; ...; 1j; b'b'; math.pi; f32
 kaio.grid(1); kaio.grid(2); kaio.grid(4); kaio.thread_idx; kaio.thread_idx.x; kaio.block_dim.y; range(3); lambda v: v
 kaio.shared_mem(4, f32); kaio.local_mem((2, 2), kaio.i32); kaio.bar_sync(); kaio.nothing; math.floor(0.5); 1 / 0; 1 // 0
 f32(1); kaio.u64(1); kaio.i64(-1); kaio.bool_(1); kaio.u8(300); min(1); max(1, 2.5); abs(True); round(2.5, 1); len(())
@@ -131,6 +131,15 @@ pass; return; return 1; break; continue; raise ValueError; assert False; assert 
 x = 1; i = 0.5; i += 1; i = None; i = (1, 2); i, j = 1, 2; i, j = 1; x[0] = 1; i[0] = 1; i.x = 1; kaio.bar_sync()
 i: f32 = 1; for i in range(3): pass; for i in 3: pass; while True: pass; while i: i -= 1; if i: j = 1
 """.replace("\n", "; ").split("; ")
+
+
+CALLS = [
+    ast.unparse(node)
+    for program in programs_of_records()
+    for node in ast.walk(ast.parse(program.kernel))
+    if isinstance(node, ast.Call)
+]
+"""Calls of every record that has an example."""
 
 
 class _Change(ast.NodeTransformer):
@@ -168,7 +177,8 @@ def another_expression(rng: Random, text: str) -> str:
         pool = [ast.unparse(n) for n in ast.walk(ast.parse(text)) if _is_read(n)]
     except SyntaxError:
         pool = []
-    new = ast.parse(rng.choice([*pool, *EXPRESSIONS] if rng.random() < 0.5 else EXPRESSIONS), mode="eval").body
+    others = rng.choice([EXPRESSIONS, CALLS, [*pool, *EXPRESSIONS]])
+    new = ast.parse(rng.choice(others), mode="eval").body
     return _in_tree(rng, text, lambda node: new if _is_read(node) else None)
 
 
@@ -243,6 +253,8 @@ def outcome(text: str, file: str) -> str:
     """What becomes of a program: ``compiled``, ``refused``, ``python`` where Python refuses it, else what is wrong."""
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     space: dict[str, Any] = {"__name__": "malformed"}
+    if _takes_python_forever(text):
+        return "python"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -255,6 +267,16 @@ def outcome(text: str, file: str) -> str:
             return "python" if _is_python_s(problem, file) else _verdict(problem)
         finally:
             del linecache.cache[file]
+
+
+def _takes_python_forever(text: str) -> bool:
+    """Whether a power or shift stands where Python itself computes it: in an annotation, a default, a decorator."""
+    try:
+        functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    except (SyntaxError, ValueError):
+        return False
+    outside = [part for f in functions for part in (f.args, f.returns, *f.decorator_list) if part is not None]
+    return any(isinstance(node, ast.Pow | ast.LShift) for part in outside for node in ast.walk(part))
 
 
 def _is_python_s(problem: BaseException, file: str) -> bool:

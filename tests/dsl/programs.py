@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["EXAMPLES", "FILES", "Program", "programs"]
+from kaio.dsl.intrinsic import Intrinsic
+from kaio.dsl.reference import records
+
+__all__ = ["EXAMPLES", "FILES", "Program", "programs", "programs_of_records"]
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -36,6 +40,20 @@ def programs(files: list[Path] = FILES) -> Iterator[Program]:
             if isinstance(node, ast.FunctionDef) and any("kernel" in ast.unparse(d) for d in node.decorator_list):
                 before = [_text(text, s) for s in _needed(node, statements)]
                 yield Program(f"{file.stem}.{node.name}", "\n".join(before), _text(text, node))
+
+
+_PARAMETERS = """
+    x: In[f32], y: In[f32], d: In[f64], n: In[i32], out: InOut[f32], wide: InOut[f64], counts: InOut[i32], m: i32
+""".strip()
+
+
+def programs_of_records() -> Iterator[Program]:
+    """The example of every record as a kernel."""
+    for name, record in records().items():
+        if isinstance(record, Intrinsic) and record.example:
+            body = textwrap.indent(record.example.strip(), "    " * 2)
+            head = f"@kaio.kernel\ndef k({_PARAMETERS}):\n    i = kaio.grid(1)\n    if i < out.size:\n"
+            yield Program(name, "import math\nimport kaio\nfrom kaio import *", head + body)
 
 
 def _text(text: str, node: ast.stmt) -> str:

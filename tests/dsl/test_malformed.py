@@ -9,14 +9,14 @@ import sys
 from collections import Counter
 
 from tests.dsl.malformed import malformed, outcome
-from tests.dsl.programs import programs
+from tests.dsl.programs import programs, programs_of_records
 
 COUNT = int(os.environ.get("KAIO_MALFORMED", "100"))
 """How many kernels are tried; of thousands, some take the compiler where a hundred do not."""
 
 SEED = int(os.environ.get("KAIO_MALFORMED_SEED", "1"))
 EXPECTED = {"compiled", "refused", "python"}
-POOL = list(programs())
+POOL = [*programs(), *programs_of_records()]
 
 
 def test_the_kernels_themselves_compile() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import textwrap
 
 import numpy as np
@@ -96,3 +97,42 @@ def test_a_choice_among_dtypes_is_made_while_compiling(device: kaio.Device) -> N
     )
     assert run(made, [np.array([1], np.int32)], [np.int32], kaio.i16, device=device)[0][0] == 300
     assert run(made, [np.array([1], np.int32)], [np.int32], kaio.f64, device=device)[0][0] == 1
+
+
+class Edge(enum.Enum):
+    CLAMP = 0
+    ZERO = 1
+    WRAP = 2
+
+
+@pytest.mark.parametrize("edge", Edge)
+def test_enums_are_matched_looked_up_and_looped_over(edge: Edge, device: kaio.Device) -> None:
+    made = kernel(
+        """
+        @kernel
+        def k(x: In[f32], y: Out[f32], edge: Edge):
+            match edge:
+                case Edge.CLAMP:
+                    found = 1
+                case Edge.ZERO | Edge.WRAP:
+                    found = 2
+                case _:
+                    found = 3
+            for other in (Edge.ZERO, Edge.WRAP):
+                if other is edge:
+                    found += 10
+            y[0] = found + (100 if edge in (Edge.CLAMP, Edge.WRAP) else 0)
+        """,
+        Edge=Edge,
+    )
+    (found,) = run(made, [np.ones(1, np.float32)], [np.float32], edge, device=device)
+    assert found[0] == {Edge.CLAMP: 101, Edge.ZERO: 12, Edge.WRAP: 112}[edge]
+
+
+def test_complex_numbers_are_looked_up_looped_over_and_annotated(device: kaio.Device) -> None:
+    made = one(
+        "z: c64 = x[0]\ntotal = 0j\nfor w in (1j, 2, 3 + 1j):\n    total += w * z\n"
+        "y[0] = total.imag + (10 if z in (3 + 0j, 5j) else 20)"
+    )
+    (found,) = run(made, [np.array([3], np.float32)], [np.float32], device=device)
+    assert found[0] == 16

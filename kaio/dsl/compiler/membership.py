@@ -16,13 +16,16 @@ __all__ = ["member"]
 
 
 def member(e: Emitter, call: TypedCall, item: Value, items: tuple[Value, ...]) -> Value:
-    """Whether one of the items equals it; `call.static` has the types that the sides of each comparison come in."""
+    """Whether one of the items equals it; `call.static` has what each comparison came out as."""
     found: Value = constant(BOOL, False)
     item_type, tuple_type = call.operands
     assert isinstance(tuple_type, Compound)
-    for (left, right), other, other_type in zip(call.static, items, tuple_type.items, strict=True):
+    for compared, other, other_type in zip(call.static, items, tuple_type.items, strict=True):
+        left, right = compared.operands
         x, y = e.convert(item, item_type, left), e.convert(other, other_type, right)
-        if isinstance(left, Weak) and isinstance(right, Weak):
+        if compared.callee is not None:
+            same = compared.callee.rule(e.target.name)(e, compared, x, y)
+        elif isinstance(left, Weak) and isinstance(right, Weak):
             same = compare_literals(e, "==", (x, left), (y, right))
         else:
             same = compare(e, "==", (x, left), (y, right))

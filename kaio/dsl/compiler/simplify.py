@@ -132,7 +132,7 @@ def _evaluate(op: ir.Op, known: Mapping[str, Any]) -> Any:
                 known.get(left, _GIVEN),
                 known.get(right, _GIVEN),
             ):
-                return symbols.BINARY[symbol](known[left], known[right])
+                return symbols.apply(symbol, known[left], known[right])
             case ir.Call(function=function, args=(arg,)) if (
                 known.get(function) is bool and known.get(arg, _GIVEN) is not _GIVEN
             ):

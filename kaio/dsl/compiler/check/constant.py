@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from kaio.dsl import symbols
 from kaio.dsl.compiler.check.scope import Scope
 from kaio.dtypes import DType
 
@@ -35,7 +36,7 @@ def _is_known(scope: Scope, node: ast.AST, known: Mapping[str, Any]) -> bool:
     if scope.is_local(node.id):
         return node.id in scope.consts or (node.id in known and node.id not in scope.stores)
     found = scope.lookup(node.id)
-    return isinstance(found, DType | TypeVar | int | float | enum.EnumType | None)
+    return isinstance(found, DType | TypeVar | int | float | str | enum.EnumType | None)
 
 
 def condition(scope: Scope, node: ast.expr, known: Mapping[str, Any] | None) -> bool | None:
@@ -44,12 +45,33 @@ def condition(scope: Scope, node: ast.expr, known: Mapping[str, Any] | None) -> 
         return bool(node.value)
     if known is None or not is_compile_time(scope, node, known):
         return UNDECIDED
-    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-    values = {name: known[name] if name in known else scope.lookup(name) for name in names}
     try:
-        return bool(eval(compile(ast.Expression(node), scope.source.filename, "eval"), {"__builtins__": {}}, values))
+        return bool(_value(node, lambda name: known[name] if name in known else scope.lookup(name)))
     except Exception:  # for example a division by zero: it is found where it is typed
         return UNDECIDED
+
+
+def _value(node: ast.expr, meaning: Callable[[str], Any]) -> Any:
+    """The value of an expression of constants."""
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name):
+            return meaning(name)
+        case ast.Attribute(value=owner, attr=name):
+            return getattr(_value(owner, meaning), name)
+        case ast.UnaryOp(op=op, operand=operand):
+            return symbols.UNARY[symbols.OF_SYNTAX[type(op)]](_value(operand, meaning))
+        case ast.BinOp(left=left, op=op, right=right):
+            return symbols.apply(symbols.OF_SYNTAX[type(op)], _value(left, meaning), _value(right, meaning))
+        case ast.BoolOp(op=op, values=values):
+            stops_at = isinstance(op, ast.Or)
+            return next((v for v in (_value(part, meaning) for part in values) if bool(v) is stops_at), not stops_at)
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            sides = [_value(side, meaning) for side in (left, *others)]
+            pairs = zip(ops, sides, sides[1:], strict=False)
+            return all(symbols.apply(symbols.OF_SYNTAX[type(op)], a, b) for op, a, b in pairs)
+    raise ValueError(f"`{ast.unparse(node)}` is not a constant")
 
 
 def loops_at_least_once(node: ast.For) -> bool:

@@ -8,7 +8,7 @@ import types
 from collections.abc import Iterator
 from typing import TypeGuard, TypeVar
 
-from kaio.dsl import literals, rules
+from kaio.dsl import literals, rules, symbols
 from kaio.dsl.annotated import is_annotation
 from kaio.dsl.compiler.check.scope import LATER, UNKNOWN, Scope, is_print
 from kaio.dsl.function import Func
@@ -21,11 +21,6 @@ __all__ = ["check_language"]
 
 _OUTSIDE = "define it outside the kernel and call it by its name: plain functions compile as device functions"
 _TUPLE = "a few values are a tuple `(a, b)`; an array of the thread is `kaio.local_mem(shape, dtype)`"
-
-_SYMBOLS: dict[type[ast.operator], str] = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
-    ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
-}  # fmt: skip
 
 _REFUSED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Raise: (
@@ -130,7 +125,7 @@ def _folded(scope: Scope, node: ast.BinOp) -> Iterator[Mistake]:
     if left is None or right is None or not (isinstance(left, bool) or isinstance(right, bool)):
         return
     try:
-        rules.binary(_SYMBOLS[type(node.op)], literals.literal(left), literals.literal(right))
+        rules.binary(symbols.OF_SYNTAX[type(node.op)], literals.literal(left), literals.literal(right))
     except RuleError as problem:
         yield scope.mistake(problem.what, node, problem.help)
 
