@@ -1,4 +1,4 @@
-"""Softmax of each row, of any number of columns: one block a row, reductions through shared memory."""
+"""Softmax of each row, of any number of columns: one block a row."""
 
 import math
 import sys
@@ -8,36 +8,7 @@ import numpy as np
 import kaio
 from kaio import D2, In, Out, f32
 
-THREADS = 256  # of a block; the reductions halve it, so it is a power of two
-
-
-@kaio.func
-def larger(a: f32, b: f32) -> f32:
-    """The larger of two."""
-    return max(a, b)
-
-
-@kaio.func
-def add(a: f32, b: f32) -> f32:
-    """The sum of two."""
-    return a + b
-
-
-@kaio.func
-def block_reduce(scratch, value, combine):
-    """Combine the `value` of every thread of the block by a tree; all threads get the result."""
-    thread = kaio.thread_idx.x
-    scratch[thread] = value
-    width = THREADS // 2
-    while width > 0:
-        kaio.bar_sync()
-        if thread < width:
-            scratch[thread] = combine(scratch[thread], scratch[thread + width])
-        width //= 2
-    kaio.bar_sync()
-    result = scratch[0]
-    kaio.bar_sync()  # nobody may fill the scratch again before all have read the result
-    return result
+THREADS = 256
 
 
 @kaio.kernel
@@ -46,27 +17,28 @@ def softmax(x: In[f32, D2], out: Out[f32, D2]):
 
     CHECK: .visible .entry softmax(
     CHECK: max.f32
-    CHECK: st.shared.f32
+    CHECK: shfl.sync
     CHECK: bar.sync
-    CHECK: ld.shared.f32
+    CHECK: ex2.approx
+    CHECK: shfl.sync
+    CHECK: bar.sync
     CHECK: div.rn.f32
     CHECK: st.global.f32
     """
-    scratch = kaio.shared_mem(THREADS, f32)
     row, thread = kaio.block_idx.x, kaio.thread_idx.x
     columns = x.shape[1]
 
     highest = f32(-math.inf)
-    for col in range(thread, columns, THREADS):
+    for col in range(thread, columns, kaio.block_dim.x):
         highest = max(highest, x[row, col])
-    highest = block_reduce(scratch, highest, larger)
+    highest = kaio.block_reduce_max(highest)
 
     total = f32(0)
-    for col in range(thread, columns, THREADS):
+    for col in range(thread, columns, kaio.block_dim.x):
         total += math.exp(x[row, col] - highest)
-    total = block_reduce(scratch, total, add)
+    total = kaio.block_reduce_sum(total)
 
-    for col in range(thread, columns, THREADS):
+    for col in range(thread, columns, kaio.block_dim.x):
         out[row, col] = math.exp(x[row, col] - highest) / total
 
 

@@ -46,6 +46,9 @@ In a kernel (Python's abs, min, max, round, len, range, int, float, bool and `ma
     warp_scan_sum, warp_scan_prod, warp_scan_min, warp_scan_max, warp_scan_and, warp_scan_or, warp_scan_xor,
     warp_scan, warp_broadcast
                             of those up to each lane; of one of them
+    mma, matrix_a, matrix_b, matrix_c, matrix_zeros, load_matrix_a, load_matrix_b, load_matrix_c, store_matrix,
+    ldmatrix_a, ldmatrix_b, stmatrix
+                            products of matrices that a warp holds, by its matrix unit
     philox, random_u32, random_uniform, random_normal, random_uniform4, random_normal4
                             random numbers of a seed and a counter
     ptx, InlinePtx          an instruction of PTX as a function that kernels call
@@ -146,6 +149,16 @@ from kaio.dsl.collective import (
 from kaio.dsl.fences import fence
 from kaio.dsl.function import Func, func
 from kaio.dsl.index import block_dim, block_idx, grid, grid_dim, thread_idx
+from kaio.dsl.matrix import matrix_a, matrix_b, matrix_c, matrix_zeros, mma
+from kaio.dsl.matrix_moves import (
+    ldmatrix_a,
+    ldmatrix_b,
+    load_matrix_a,
+    load_matrix_b,
+    load_matrix_c,
+    stmatrix,
+    store_matrix,
+)
 from kaio.dsl.memory import const_mem, dynamic_shared, local_mem, shared_mem
 from kaio.dsl.numeric.bits import (
     brev,
@@ -307,6 +320,8 @@ __all__ = [  # noqa: RUF022 - grouped by meaning
     "atomic_or", "atomic_sub", "atomic_xor",
     "bar_sync",
     "bitcast", "const_mem", "dynamic_shared", "fence", "local_mem", "shared_mem", "unrolled",
+    "ldmatrix_a", "ldmatrix_b", "load_matrix_a", "load_matrix_b", "load_matrix_c", "matrix_a", "matrix_b",
+    "matrix_c", "matrix_zeros", "mma", "stmatrix", "store_matrix",
     "InlinePtx", "ptx",
     "block_broadcast", "block_reduce", "block_reduce_and", "block_reduce_argmax", "block_reduce_argmin",
     "block_reduce_max", "block_reduce_min", "block_reduce_or", "block_reduce_prod", "block_reduce_sum",

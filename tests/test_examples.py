@@ -39,7 +39,9 @@ KERNELS = kernels()
 
 
 def test_there_are_examples() -> None:
-    assert {"saxpy", "silu_gate", "matmul", "softmax", "async_pipeline"} <= set(EXAMPLES)
+    showcase = {"silu_gate", "gelu", "rms_norm", "layer_norm", "softmax"}
+    quantised = {"int8_dequantise", "int8_matmul", "int4_matmul", "quantised_attention"}
+    assert {"saxpy", "matmul", "async_pipeline", *showcase, *quantised} <= set(EXAMPLES)
     assert len(KERNELS) >= len(EXAMPLES)
 
 
@@ -70,7 +72,7 @@ def test_kernel_compiles_to_what_its_docstring_says(name: str) -> None:
     check(kernel.ptx("sm_90"), kernel.__doc__ or "", never=["call", "selp.b64", "{{\\bmul.f32}}", "{{\\badd.f32}}"])
 
 
-@pytest.mark.parametrize("name", ["saxpy.saxpy", "silu_gate.silu_gate", "matmul.matmul", "softmax.softmax"])
+@pytest.mark.parametrize("name", [name for name in KERNELS if not name.startswith("async_pipeline")])  # sums in f64
 def test_f32_kernel_holds_no_f64(name: str) -> None:
     assert ".f64" not in KERNELS[name].ptx("sm_90")
 
@@ -120,6 +122,37 @@ def test_softmax_is_not_upset_by_large_values(device: kaio.Device) -> None:
 @pytest.mark.parametrize(("tokens", "hidden"), [(1, 1), (9, 33), (1000, 1)])
 def test_silu_gate_takes_any_shape(device: kaio.Device, tokens: int, hidden: int) -> None:
     load("silu_gate").main(device, tokens, hidden)
+
+
+@pytest.mark.parametrize("name", ["rms_norm", "layer_norm", "int8_dequantise"])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 255), (2, 256), (2, 257), (1, 5000), (70_000, 2)])
+def test_each_row_is_taken_whatever_their_number(device: kaio.Device, name: str, rows: int, columns: int) -> None:
+    load(name).main(device, rows, columns)
+
+
+@pytest.mark.parametrize("name", ["int8_matmul", "int4_matmul"])
+@pytest.mark.parametrize(("rows", "depth", "cols"), [(1, 1, 1), (16, 16, 16), (17, 33, 15), (1, 301, 1), (3, 65, 40)])
+def test_quantised_matmul_takes_any_shape(device: kaio.Device, name: str, rows: int, depth: int, cols: int) -> None:
+    load(name).main(device, rows, depth, cols)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("tokens", "size"), [(1, 1), (127, 3), (129, 200), (300, 64)])
+def test_quantised_attention_takes_any_shape(device: kaio.Device, tokens: int, size: int, causal: bool) -> None:
+    load("quantised_attention").main(device, tokens, tokens, size, causal)
+
+
+@pytest.mark.parametrize("n", [1, 255, 256, 257, 100_003])
+def test_gelu_takes_any_size(device: kaio.Device, n: int) -> None:
+    load("gelu").main(device, n)
+
+
+def test_gelu_is_not_upset_by_large_values(device: kaio.Device) -> None:
+    x = np.array([-3e38, -100, -0.0, 0, 100, 3e38], np.float32)
+    for kernel in (load("gelu").gelu, load("gelu").fast_gelu):
+        out = device.alloc_empty(x.size, kaio.f32)
+        kernel.over(x.size).launch(device.alloc_from(x), out).wait()
+        np.testing.assert_array_equal(out.to_host(), np.maximum(x, 0))
 
 
 @pytest.mark.parametrize("n", [1, 255, 256, 257, 100_003])

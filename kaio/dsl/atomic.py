@@ -57,14 +57,9 @@ def _typing(operation: str) -> Callable[..., Resolved]:
 
 
 def _check_memory(name: str, operation: str, array: BufferType | ArrayType) -> None:
-    if isinstance(array, BufferType) or array.space == "shared":
-        return
-    if array.space == "local":
+    if isinstance(array, ArrayType) and array.space == "local":
         way_out = f"write it with {_INSTEAD.get(operation, '`=`')}"
         raise RuleError(f"`{name}` on a local array, which no other thread sees", way_out)
-    raise RuleError(
-        f"`{name}` on a {array.space} array, which a kernel only reads", "use a buffer or a `shared_mem` array"
-    )
 
 
 def _check_dtype(name: str, operation: str, dtype: DType) -> None:

@@ -41,12 +41,13 @@ def convert_array(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, 
             f"a complex array is not converted to {dtype!r}",
             help="take a part of it on the host: `x.to_host().real`",
         )
-    if is_float(array.dtype):
-        if array.dtype.itemsize < 4:
-            array = array.astype(np.float32)
-        if dtype.is_int:
-            return _truncated(array, dtype)
+    if array.dtype == dtype.numpy:
+        return array.copy()
     with np.errstate(over="ignore", invalid="ignore"):
+        if is_float(array.dtype) and array.dtype.itemsize < 4:
+            array = array.astype(np.float32)
+        if is_float(array.dtype) and dtype.is_int:
+            return _truncated(array, dtype)
         if not dtype.is_float or dtype.bits >= 32:
             return array.astype(dtype.numpy)
         single = _rounded_to_odd(array)

@@ -21,7 +21,7 @@ from tests.dsl.from_text import kernel, message, namespace
 
 NUMBERS = [dtype for dtype in DTYPES if dtype.kind in "iuf" and dtype.bits >= (16 if dtype.kind == "f" else 8)]
 INTEGERS = [dtype for dtype in NUMBERS if dtype.is_int]
-EVERYTHING = [*NUMBERS, kaio.bool_]
+EVERYTHING = [*NUMBERS, kaio.bool_, kaio.f8e4m3, kaio.f8e5m2]
 WITH_BITS = [*INTEGERS, kaio.bool_]
 
 
@@ -326,12 +326,19 @@ REFUSED = [
      "the scope of `atomic_add` is 'block', 'device' or 'system', not 'warp'", None),
     ('atomic_add(g, 0, 1, order="seq_cst")', "i32",
      "the order of `atomic_add` is 'relaxed', 'acquire', 'release' or 'acq_rel', not 'seq_cst'", None),
+    ("atomic_add(g, 0, v)", "c64", "`atomic_add` on c64: its parts are several numbers, and one step updates one",
+     "keep each part in a buffer of its own"),
+    ("atomic_add(WEIGHTS, 0, 1)", "i32", "`WEIGHTS` is a constant array, which a kernel only reads",
+     "pass it as a buffer, `InOut[i32]`"),
+    ("atomic_add(g, 0, v)", "f8e4m3", "`atomic_add` on f8e4m3, which stores numbers and has no arithmetic",
+     "use an f16 or f32 buffer"),
     ("atomic_add(g, (0, 1), 1)", "i32", "`g` has 1 dimension, and 2 indices were given", "index it with one number"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("line", "dtype", "what", "way_out"), REFUSED)
 def test_a_meaningless_update_is_refused_with_a_way_out(line, dtype, what, way_out):
-    told = message(f"@kernel\ndef k(g: InOut[{dtype}], w: i64):\n    l = local_mem(4, {dtype})\n    {line}\n")
+    text = f"@kernel\ndef k(g: InOut[{dtype}], v: {dtype}, w: i64):\n    l = local_mem(4, {dtype})\n    {line}\n"
+    told = message(text, WEIGHTS=np.ones(3, np.int32))
     assert what in told
     assert way_out is None or way_out in told

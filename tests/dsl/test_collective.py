@@ -186,6 +186,22 @@ def test_floats_are_folded_in_the_promised_order(device, name, dtype):
         assert_same(b[row, :threads], neighbours_first(x[:threads][::-1], NAMED[name][1]).repeat(threads))
 
 
+@pytest.mark.parametrize("dtype", [kaio.c64, kaio.c128], ids=lambda d: d.name)
+def test_complex_numbers_are_added_and_multiplied(device, dtype):
+    made = kernel(f"""
+        @kernel
+        def k(x: In[{dtype!r}], a: Out[{dtype!r}], b: Out[{dtype!r}]):
+            i = thread_idx.x
+            a[i] = block_reduce_sum(x[i])
+            b[i] = block_scan_prod(x[i], exclusive=True)
+    """)
+    x = np.random.default_rng(0).choice([1, -1, 1j, -1j], 300).astype(dtype.numpy)
+    a, b = device.alloc_zeros(300, dtype), device.alloc_zeros(300, dtype)
+    made.over(300).block(300).launch(device.alloc_from(x), a, b).wait()
+    assert (a.to_host() == x.sum()).all()
+    np.testing.assert_array_equal(b.to_host(), np.cumprod(np.concatenate([[1], x[:-1]])))
+
+
 # ---------------------------------------------------------------------- where the smallest is
 @functools.cache
 def places(dtype: DType) -> kaio.Kernel:

@@ -22,6 +22,7 @@ from kaio import bool_, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from kaio.dsl.intrinsic import STANDARD, Intrinsic
 from kaio.dtypes import DTYPES
 from tests.dsl.from_text import kernel, message, mistakes, run
+from tests.narrow import NARROW, rounded
 
 INF, NAN = math.inf, math.nan
 
@@ -289,6 +290,8 @@ def exact_fma(x: float, y: float, z: float, dtype: Any) -> float:
 
 def nearest(exact: Fraction, dtype: Any) -> float:
     """The number of a float type that is nearest to a fraction, ties to even."""
+    if dtype in NARROW:
+        return rounded(exact, dtype) or math.copysign(0.0, exact)
     bits, lowest = (24, -149) if dtype is f32 else (53, -1074)
     size = abs(exact)
     exponent = size.numerator.bit_length() - size.denominator.bit_length()

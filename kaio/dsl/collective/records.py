@@ -6,8 +6,10 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from kaio.dsl import literals
 from kaio.dsl.collective import folding
 from kaio.dsl.collective.steps import exchangeable
+from kaio.dsl.complexes import ComplexType
 from kaio.dsl.intrinsic import Body, Resolved, intrinsic
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import BOOL, ObjectType, Type, Weak, show
@@ -91,15 +93,18 @@ class ThreadBroadcast(Protocol):
 
 
 # ---------------------------------------------------------------------- types
-def _number(name: str, value: Type, operation: str) -> DType:
-    """The dtype of a value that is folded by an operation with a name."""
+def _number(name: str, value: Type, operation: str) -> Type:
+    """The type of a value that is folded by an operation with a name."""
+    if isinstance(value, ComplexType):
+        if operation not in ("sum", "prod"):
+            raise RuleError(f"`{name}` of {show(value)}: complex numbers have no order and no bits", "fold `abs(z)`")
+        return exchangeable(value, "it")
     if not isinstance(value, DType | Weak):
         group = "_".join(name.split("_")[:2])
         raise RuleError(
             f"`{name}` takes a number, not {show(value)}", f"combine by a function: `kaio.{group}(value, function)`"
         )
-    dtype = exchangeable(value, "it")
-    assert isinstance(dtype, DType)
+    dtype = literals.default(value)
     if operation in ("and", "or", "xor"):
         if dtype is not BOOL and not dtype.is_int:
             raise RuleError(f"`{name}` of {show(dtype)}, which has no bitwise operators", "cast it to an integer")

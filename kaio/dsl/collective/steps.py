@@ -204,7 +204,16 @@ def _identity_typing(value: Type, name: Type) -> Resolved:
     return Resolved((value, name), value, (name.value,))
 
 
-@intrinsic(_identity_typing, emit=lambda e, call, *_: e.const(call.result, _IDENTITIES[call.static[0]](call.result)))
+def _identity(e: Emitter, call: TypedCall, *_: Any) -> Any:
+    find = _IDENTITIES[call.static[0]]
+    if isinstance(call.result, Compound):  # a complex number
+        parts = [item for item in call.result.items if isinstance(item, DType)]
+        return e.const(parts[0], find(parts[0])), e.const(parts[1], 0)
+    assert isinstance(call.result, DType)
+    return e.const(call.result, find(call.result))
+
+
+@intrinsic(_identity_typing, emit=_identity)
 def identity(value: Any, name: str) -> Any:
     """The number of that type which changes no other in `sum`, `prod`, `min`, `max`, `and`, `or` and `xor`."""
 

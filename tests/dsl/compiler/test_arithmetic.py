@@ -17,7 +17,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 import kaio
-from kaio import bool_, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from kaio import bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from tests.dsl.from_text import kernel, run
 from tests.dsl.test_intrinsics import exact_fma
 from tests.dsl.test_operator_table import (
@@ -35,7 +35,7 @@ from tests.dsl.test_operator_table import (
     wrap,
 )
 
-INTEGERS, FLOATS = (i8, i16, i32, i64, u8, u16, u32, u64), (f32, f64)
+INTEGERS, FLOATS = (i8, i16, i32, i64, u8, u16, u32, u64), (f16, bf16, f32, f64)
 NUMBERS = (*INTEGERS, *FLOATS)
 COUNT = 24
 Env = Mapping[str, Any]
@@ -43,12 +43,16 @@ Env = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Expr:
-    """An expression: its text, its type (None of a literal), its value in an environment, its factors if a product."""
+    """An expression: its text, its type (None of a literal), its value in an environment, its factors if a product.
+
+    pick: of a conditional, the branch that is taken
+    """
 
     text: str
     dtype: Any
     value: Callable[[Env], Any]
     factors: tuple[Expr, Expr] | None = None
+    pick: Callable[[Env], Expr] | None = None
 
     def as_(self, dtype: Any, env: Env) -> Any:
         """The value, converted to another type."""
@@ -56,7 +60,7 @@ class Expr:
         if self.dtype is dtype:
             return value
         if self.dtype is None:
-            return dtype.numpy.type(value).item() if dtype.is_float else value
+            return floating("+", value, 0, dtype).item() if dtype.is_float else value
         return converted(value, self.dtype, dtype)
 
 
@@ -79,6 +83,8 @@ def met(op: str, a: Expr, b: Expr) -> tuple[Any, Any] | None:
     if isinstance(number, float):
         dtype = dtype if dtype.is_float else f32
     elif dtype.is_int and not dtype.range[0] <= number <= dtype.range[1]:
+        return None
+    if dtype.is_float and abs(number) > dtype.largest:
         return None
     if op in BITWISE + SHIFTS and dtype.is_float:
         return None
@@ -124,6 +130,8 @@ def compared_with_literal(op: str, text: str, a: Expr, b: Expr) -> Expr | None:
         return None
     if dtype.is_int and op in ("==", "!=") and number != int(number):
         return None
+    if dtype.is_float and abs(number) > dtype.largest:
+        return None
     if dtype.is_float:
         return Expr(text, bool_, lambda env: compared(op, a.as_(dtype, env), b.as_(dtype, env)))
     return Expr(text, bool_, lambda env: compared(op, a.value(env), b.value(env)))
@@ -161,9 +169,14 @@ def conditional(test: Expr, a: Expr, b: Expr) -> Expr | None:
     dtype = common(a.dtype, b.dtype)
     if dtype is None:
         return None
-    return Expr(
-        f"({a.text} if {test.text} else {b.text})", dtype, lambda env: (a if test.value(env) else b).as_(dtype, env)
-    )
+
+    def branch(env: Env) -> Expr:
+        """A conditional in a conditional is one of three branches, and is converted once."""
+        taken = a if test.value(env) else b
+        return taken.pick(env) if taken.pick else taken
+
+    text = f"({a.text} if {test.text} else {b.text})"
+    return Expr(text, dtype, lambda env: branch(env).as_(dtype, env), pick=branch)
 
 
 def chosen(op: str, a: Expr, b: Expr) -> Expr:
@@ -279,7 +292,7 @@ def sums(draw: st.DrawFn, variables: tuple[Expr, ...], depth: int = 3) -> Expr:
 @st.composite
 def float_programs(draw: st.DrawFn) -> Program:
     """Three floats, a named sub-expression, and outputs."""
-    inputs = tuple(variable(f"x{k}[i]", draw(st.sampled_from((f32, f32, f64)))) for k in range(3))
+    inputs = tuple(variable(f"x{k}[i]", draw(st.sampled_from((f16, bf16, f32, f32, f64)))) for k in range(3))
     named = draw(sums(inputs, 2))
     known = (*inputs, Expr("v", named.dtype, named.value))
     outputs = tuple(draw(sums(known)) for _ in range(3))
