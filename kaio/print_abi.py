@@ -31,10 +31,14 @@ BINDING = struct.Struct("@QQI4x")  # addresses of the ring and of the counters; 
 
 @dataclass(frozen=True)
 class Printed:
-    """A number that a kernel prints; a `spec` formats it as in `format(value, spec)`."""
+    """A number that a kernel prints; a `spec` formats it as in `format(value, spec)`.
+
+    `names` are what some values are called instead: members of an enum.
+    """
 
     dtype: DType
     spec: str = ""
+    names: tuple[tuple[int, str], ...] = ()
 
     @property
     def words(self) -> int:
@@ -44,19 +48,37 @@ class Printed:
     def text(self, words: bytes) -> str:
         """What its words, as bytes, say: as Python prints it."""
         value = np.frombuffer(words[: self.dtype.itemsize], self.dtype.numpy)[0]
+        if self.names:
+            return dict(self.names).get(int(value), str(value))
         if self.spec:
             return format(value.item(), self.spec)
-        return _shortest(value) if isinstance(value, np.floating) else str(value)
+        if self.dtype.kind == "c":
+            return _complex(value.real, value.imag)
+        return _shortest(value) if self.dtype.is_float else str(value)
 
 
-def _shortest(value: np.floating[Any]) -> str:
+def _shortest(value: Any) -> str:
     """The fewest digits that tell a float from its neighbours, laid out as Python's `repr` of a float."""
-    if not np.isfinite(value) or value == 0:
-        return repr(float(value))
+    number = float(value)
+    if not np.isfinite(number) or number == 0:
+        return repr(number)
     scientific = np.format_float_scientific(value, trim="-", exp_digits=2)
-    if -4 <= int(scientific.partition("e")[2]) < 16:
-        return np.format_float_positional(value, trim="0")
-    return scientific
+    if not isinstance(value, np.floating):  # of the types that NumPy does not have
+        tried = (f"{number:.{digits}e}" for digits in range(17))
+        scientific = next(text for text in tried if value.dtype.type(float(text)) == value)
+    exponent = int(scientific.partition("e")[2])
+    if not -4 <= exponent < 16:
+        return scientific
+    return np.format_float_positional(float(scientific), trim="0")
+
+
+def _complex(real: Any, imag: Any) -> str:
+    """As Python's `repr` of a complex number."""
+    parts = [_shortest(part).removesuffix(".0") for part in (real, imag)]
+    if parts[0] == "0":
+        return f"{parts[1]}j"
+    sign = "" if parts[1].startswith("-") else "+"
+    return f"({parts[0]}{sign}{parts[1]}j)"
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,24 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import literals
+from kaio.dsl.complexes import ComplexType, complex_type
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved
+from kaio.dsl.records import RecordType
 from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import INDEX64, NONE, ArrayType, BufferType, ObjectType, TupleType, Type, Weak, show
-from kaio.dtypes import DType, i64
+from kaio.dsl.values import (
+    INDEX64,
+    NONE,
+    ArrayType,
+    BufferType,
+    Compound,
+    EnumType,
+    ObjectType,
+    TupleType,
+    Type,
+    Weak,
+    show,
+)
+from kaio.dtypes import DType, c64, i64
 from kaio.print_abi import Line, Printed
 
 if TYPE_CHECKING:
@@ -53,12 +67,21 @@ def _shown(type_: Type, spec: str = "") -> Iterator[str | Printed]:
         case TupleType(items=items) if items and _of_text(items[0]) == F_STRING:
             yield from _f_string(items[1:])
         case TupleType(items=items):
-            yield "("
-            for k, item in enumerate(items):
-                yield from ([", "] if k else [])
-                text = _of_text(item)
-                yield from _shown(item) if text is None else [repr(text)]
-            yield ",)" if len(items) == 1 else ")"
+            yield from ("(", *_listed(items), ",)" if len(items) == 1 else ")")
+        case RecordType(of=type() as of, names=names, items=items):
+            yield from (f"{of.__qualname__}(", *_listed(items, names), ")")
+        case RecordType(items=items):
+            yield from ("(", *_listed(items), ")")
+        case ComplexType(value=value) if value is not None:
+            yield _formatted(value, spec)
+        case ComplexType():
+            dtype = _complex_dtype(type_)
+            _formatted(dtype.numpy.type(1).item(), spec, dtype)
+            yield Printed(dtype, spec)
+        case EnumType(member=member) if member is not None:
+            yield _formatted(member, spec)
+        case EnumType(of=enum, dtype=dtype):
+            yield Printed(dtype, "", tuple((int(m.value), str(m)) for m in enum.__members__.values()))
         case ObjectType() if type_ == NONE or _of_text(type_) is not None:
             yield _formatted(type_.value, spec)
         case Weak(values=[value]):
@@ -74,6 +97,14 @@ def _shown(type_: Type, spec: str = "") -> Iterator[str | Printed]:
             )
         case _:
             raise RuleError(f"`print` shows numbers and texts, not {show(type_)}", "print the numbers it is made of")
+
+
+def _listed(items: Sequence[Type], names: Sequence[str] = ()) -> Iterator[str | Printed]:
+    """Items with commas between them; texts as they are written, fields with their names."""
+    for k, item in enumerate(items):
+        yield (", " if k else "") + (f"{names[k]}=" if names else "")
+        text = _of_text(item)
+        yield from _shown(item) if text is None else [repr(text)]
 
 
 def _of_text(type_: Type) -> str | None:
@@ -107,10 +138,16 @@ def _dtype(type_: DType | Weak) -> DType:
     return i64 if type_ is INDEX64 else type_
 
 
+def _complex_dtype(type_: ComplexType) -> DType:
+    return type_.dtype if type_.dtype is not None else c64
+
+
 def _operand(type_: Type) -> Type:
     """What a value is converted to: one of several literals becomes a number."""
-    if isinstance(type_, TupleType):
-        return TupleType(tuple(map(_operand, type_.items)))
+    if isinstance(type_, ComplexType) and type_.value is None:
+        return complex_type(_complex_dtype(type_))
+    if isinstance(type_, Compound):
+        return type_.with_items(tuple(map(_operand, type_.items)))
     return literals.default(type_) if isinstance(type_, Weak) and len(type_.values) > 1 else type_
 
 
@@ -136,10 +173,10 @@ def _emit(e: Emitter, call: TypedCall, *values: Any) -> None:
 
 def _numbers(value: Any, type_: Type) -> Iterator[Any]:
     """The numbers of a value that are known at run time, in the order in which they are shown."""
-    if isinstance(type_, TupleType):
+    if isinstance(type_, Compound):
         for item, of in zip(value, type_.items, strict=True):
             yield from _numbers(item, of)
-    elif isinstance(type_, DType):
+    elif isinstance(type_, DType) or (isinstance(type_, EnumType) and type_.member is None):
         yield value
 
 

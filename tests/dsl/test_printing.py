@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import math
 import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pytest
 
 import kaio
-from kaio import Const, In, InOut, KernelTypeError, Out, bool_, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from kaio import (
+    Const,
+    In,
+    InOut,
+    KernelTypeError,
+    Out,
+    bf16,
+    bool_,
+    c64,
+    c128,
+    f8e4m3,
+    f8e5m2,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
+)
 from kaio import print_abi as abi
 
 GREETING = "hello"
@@ -70,6 +95,41 @@ def test_every_number_is_printed_as_python_prints_it(capsys, device: kaio.Device
         print(x[0], x[1])
 
     assert printed(capsys, two, device, np.array(values, dtype.numpy)) == f"{expected}\n"
+
+
+class Point(NamedTuple):
+    x: float
+    y: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    start: i32
+    width: f32
+
+
+class Mode(enum.Enum):
+    FAST = 1
+    EXACT = 2
+
+
+@kaio.kernel
+def others(z: In[c64], w: In[c128], p: In[f16], q: In[bf16], r: In[f8e4m3], s: In[f8e5m2], mode: Mode):
+    print(z[0], z[1], z[2], w[0], 2j, z[0] * 2)
+    print(p[0], q[0], r[0], s[0], p[1], q[1], r[1], s[1], f"{q[0]:.4f}")
+    print(Point(p[0], 3), Span(1, 2.5), mode, Mode.EXACT)
+
+
+def test_complex_numbers_narrow_floats_records_and_enums(capsys, device: kaio.Device) -> None:
+    z = np.array([0.1 + 2j, -0.0 - 1e20j, complex(math.nan, math.inf)], np.complex64)
+    narrow = [np.array([0.1, -1024 * 3], dtype.numpy) for dtype in (f16, bf16)]
+    narrow += [np.array([0.1, -240], dtype.numpy) for dtype in (f8e4m3, f8e5m2)]
+    arrays = [z, np.array([1 / 3 - 1j]), *narrow]
+    assert printed(capsys, others, device, *arrays, Mode.FAST).splitlines() == [
+        "(0.1+2j) (-0-1e+20j) (nan+infj) (0.3333333333333333-1j) 2j (0.2+4j)",
+        "0.1 0.1 0.1 0.09 -3072.0 -3070.0 -240.0 -260.0 0.1001",
+        "Point(x=0.1, y=3) Span(start=1, width=2.5) Mode.FAST Mode.EXACT",
+    ]
 
 
 def test_literals_texts_and_tuples(capsys, device: kaio.Device) -> None:
