@@ -11,6 +11,9 @@ Parameters of a kernel
     Const                   a compile-time constant: `tile: Const[int]`
     bool_, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64, c64, c128
                             element types, which also annotate scalars and cast: `i32(x[i])`
+    f16x2, f16x4, f16x8, bf16x2, bf16x4, bf16x8, f32x2, f32x4, f64x2, i8x4, i8x8, i8x16, i16x2, i16x4, i16x8, i32x2,
+    i32x4, i64x2, u8x4, u8x8, u8x16, u16x2, u16x4, u16x8, u32x2, u32x4, u64x2
+                            packed vectors: 2 to 16 lanes in one access of 4, 8 or 16 bytes
     f8e4m3, f8e5m2          element types that are loaded, stored and cast, and not computed with
     DType                   the class of these types: `Const[DType]`
 
@@ -309,11 +312,43 @@ from kaio.errors import (
 )
 from kaio.kernel import Kernel, kernel
 from kaio.runtime import Completion, Device, GpuBuffer, Stream, as_completed, devices, gather
+from kaio.vectors import (
+    bf16x2,
+    bf16x4,
+    bf16x8,
+    f16x2,
+    f16x4,
+    f16x8,
+    f32x2,
+    f32x4,
+    f64x2,
+    i8x4,
+    i8x8,
+    i8x16,
+    i16x2,
+    i16x4,
+    i16x8,
+    i32x2,
+    i32x4,
+    i64x2,
+    u8x4,
+    u8x8,
+    u8x16,
+    u16x2,
+    u16x4,
+    u16x8,
+    u32x2,
+    u32x4,
+    u64x2,
+)  # fmt: skip
 
 __all__ = [  # noqa: RUF022 - grouped by meaning
     "D0", "D1", "D2", "D3", "D4", "Const", "DType", "In", "InOut", "Out", "Strided",
     "bool_", "bf16", "c64", "c128", "f8e4m3", "f8e5m2", "f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16",
     "u32", "u64",
+    "f16x2", "f16x4", "f16x8", "bf16x2", "bf16x4", "bf16x8", "f32x2", "f32x4", "f64x2", "i8x4", "i8x8", "i8x16",
+    "i16x2", "i16x4", "i16x8", "i32x2", "i32x4", "i64x2", "u8x4", "u8x8", "u8x16", "u16x2", "u16x4", "u16x8",
+    "u32x2", "u32x4", "u64x2",
     "Func", "Kernel", "func", "kernel",
     "block_dim", "block_idx", "grid", "grid_dim", "thread_idx",
     "atomic_add", "atomic_and", "atomic_cas", "atomic_dec", "atomic_exch", "atomic_inc", "atomic_max", "atomic_min",

@@ -10,7 +10,7 @@ a kernel, give the NumPy scalar. To a type checker integers are `int`, floats `f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 import ml_dtypes  # gives NumPy the types that it lacks: bfloat16 and the floats of 8 bits
@@ -20,8 +20,8 @@ from kaio.errors import KaioError
 from kaio.rounding import nearest
 
 __all__ = [
-    "COMPLEX", "DTYPES", "DType", "bf16", "bool_", "c64", "c128", "dtype_of", "f8e4m3", "f8e5m2", "f16", "f32", "f64",
-    "i8", "i16", "i32", "i64", "is_float", "u8", "u16", "u32", "u64",
+    "COMPLEX", "DTYPES", "DType", "add_dtypes", "bf16", "bool_", "c64", "c128", "dtype_of", "f8e4m3", "f8e5m2", "f16",
+    "f32", "f64", "i8", "i16", "i32", "i64", "is_float", "u8", "u16", "u32", "u64",
 ]  # fmt: skip
 
 
@@ -29,7 +29,7 @@ _finfo: Callable[[np.dtype[Any]], Any] = ml_dtypes.finfo
 
 
 class DType(type):
-    """An element type. `kind` is one of ``b i u f``, or ``c`` of complex numbers; `bits` is its width in memory.
+    """An element type. `kind` is one of ``b i u f``, or ``c`` of complex numbers, ``v`` of vectors; `bits` its width.
 
     `parts` are the numbers that a value is made of, each with its name; a number has none.
     """
@@ -274,6 +274,12 @@ COMPLEX: tuple[DType, ...] = (c64, c128)
 _ALL = (*DTYPES, *COMPLEX)
 _BY_NUMPY = {dtype.numpy: dtype for dtype in _ALL}
 _BY_NAME = {dtype.__name__: dtype for dtype in _ALL}
+
+
+def add_dtypes(dtypes: Iterable[DType]) -> None:
+    """Let `dtype_of` know more element types."""
+    _BY_NUMPY.update({dtype.numpy: dtype for dtype in dtypes})
+    _BY_NAME.update({dtype.__name__: dtype for dtype in dtypes})
 
 
 def is_float(numpy: np.dtype[Any]) -> bool:

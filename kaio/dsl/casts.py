@@ -7,12 +7,13 @@ import inspect
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from kaio.dsl import complex_calls, stores
+from kaio.dsl import complex_calls, stores, vectors
 from kaio.dsl.complexes import ComplexType
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import ArrayType, BufferType, Type, Weak, show
 from kaio.dtypes import DType, bool_, f32, i32
+from kaio.vectors import VectorDType
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
@@ -33,6 +34,8 @@ def cast_to(dtype: DType) -> Intrinsic:
     """The record of a dtype called in a kernel."""
     if dtype.kind == "c":
         return complex_calls.cast_to(dtype)
+    if isinstance(dtype, VectorDType):
+        return vectors.cast_to(dtype)
 
     def typing(value: Type) -> Resolved:
         stores.cast(number(value, f"what `{dtype!r}` casts"), dtype)

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from kaio.dsl.complexes import complex_type
 from kaio.dsl.values import Type
+from kaio.dsl.vectors import vector_type
 from kaio.dtypes import DType
 
 __all__ = ["element_type"]
 
-_BY_KIND: dict[str, Callable[[DType], Type]] = {"c": complex_type}
+_BY_KIND: dict[str, Callable[[DType], Type]] = {"c": complex_type, "v": vector_type}
 
 
 def element_type(dtype: DType) -> Type:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from kaio.dsl import complexes, stores
 from kaio.dsl.complexes import ComplexType
 from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import Compound, EnumType, Type, Weak, show
+from kaio.dsl.values import Compound, EnumType, TupleType, Type, Weak, show
+from kaio.dsl.vectors import VectorType
 from kaio.dtypes import DType
 
 __all__ = ["check_value"]
@@ -29,6 +30,8 @@ def check_value(place: Type, value: Type) -> Type:
     if isinstance(place, ComplexType) and isinstance(value, DType | Weak):
         complexes.check_part(value, place.items[0])  # type: ignore[arg-type]
         return place
+    if isinstance(place, VectorType) and isinstance(value, VectorType | TupleType | DType | Weak):
+        return _check_lanes(place, value)
     if isinstance(place, EnumType):
         if not isinstance(value, EnumType) or value.of is not place.of:
             raise RuleError(
@@ -38,3 +41,14 @@ def check_value(place: Type, value: Type) -> Type:
     if isinstance(place, Compound) and isinstance(value, Compound) and place.is_like(value):
         return place.with_items(tuple(check_value(p, v) for p, v in zip(place.items, value.items, strict=True)))
     raise RuleError(f"{show(value)} cannot be stored in {show(place)}")
+
+
+def _check_lanes(place: VectorType, value: VectorType | TupleType | DType | Weak) -> VectorType:
+    """Lane by lane, out of a vector or a tuple; a number for all lanes is written out."""
+    if isinstance(value, DType | Weak):
+        raise RuleError(f"{show(value)} cannot be stored in {place!r}", f"make it every lane: `kaio.{place!r}(...)`")
+    if len(value.items) != place.count:
+        raise RuleError(f"{show(value)} cannot be stored in {place!r}, which has {place.count} lanes")
+    for lane in value.items:
+        check_value(place.lane, lane)
+    return place

@@ -13,7 +13,7 @@ from kaio.runtime import dlpack
 from kaio.runtime.completion import Completion
 from kaio.runtime.conversion import check_unmasked, convert_array, element_bytes
 from kaio.runtime.elsewhere import visible
-from kaio.runtime.layout import byte_range, is_contiguous, read_sizes, reshaped, sliced
+from kaio.runtime.layout import byte_range, is_contiguous, read_sizes, reshaped, sliced, viewed
 from kaio.runtime.memory import Memory, closed_memory
 from kaio.runtime.no_array import NoArray
 from kaio.runtime.transfer import check_out, read, write
@@ -31,7 +31,7 @@ _PUBLIC = frozenset(
     (
         "astype", "close", "copy", "copy_from", "device", "dtype", "fill", "generation", "is_closed",
         "is_contiguous", "is_empty", "is_read_only", "nbytes", "ndim", "pointer", "reshape", "shape",
-        "size", "strides", "to_host",
+        "size", "strides", "to_host", "view",
     )
 )  # fmt: skip
 
@@ -289,6 +289,17 @@ class GpuBuffer(NoArray, Generic[T]):
         layout = reshaped(self.shape, self.strides, self.dtype, read_sizes(tuple(sizes)))
         return GpuBuffer.make(self.memory, self.pointer, *layout, self.dtype, is_view=True)
 
+    def view(self, dtype: Any) -> GpuBuffer[Any]:
+        """The same bytes as elements of another dtype, as in NumPy: the last axis grows or shrinks with its size.
+
+        `x.view(kaio.f32x4)` sees each four f32 as one vector. The last axis must be contiguous and its bytes a
+        multiple of the new size, and the first element aligned to it; KaioError if not.
+        """
+        self._check_open()
+        element = dtype_of(dtype)
+        layout = viewed(self.pointer, self.shape, self.strides, self.dtype, element)
+        return GpuBuffer.make(self.memory, self.pointer, *layout, element, is_view=True)
+
     def _check_open(self) -> None:
         if self.memory.closed:
             self.check_usable()
@@ -341,6 +352,8 @@ class GpuBuffer(NoArray, Generic[T]):
         """
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError(f"a GpuBuffer on {self.device} is not handed to another device: copy it with `to_host()`")
+        if self.dtype.kind == "v":
+            raise BufferError(f"vectors are not shared by DLPack: view it, `x.view(kaio.{self.dtype.parts[0][1]!r})`")
         if copy:
             return self.copy().__dlpack__(stream=stream, max_version=max_version)
         self.check_usable()
@@ -356,6 +369,8 @@ class GpuBuffer(NoArray, Generic[T]):
         """The memory for another library, after kaio's pending writes; on a GPU only."""
         if self.device.kind != "cuda":
             raise AttributeError(f"a GpuBuffer on {self.device} has no CUDA array interface")
+        if self.dtype.kind == "v":
+            raise AttributeError(f"vectors are not shared: view it, `x.view(kaio.{self.dtype.parts[0][1]!r})`")
         self.check_usable()
         return {
             "version": 3,

@@ -36,6 +36,11 @@ def check_unmasked(array: Any) -> None:
 
 def convert_array(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
     """A copy in another element type by the rules of kaio's casts: float to int truncates and saturates."""
+    if dtype.kind == "v" or (array.dtype.kind == "V" and array.dtype.names):
+        raise KaioError(
+            f"elements of several parts are not converted to {dtype!r}",
+            help="view them as their parts before: `x.view(kaio.f32)`",
+        )
     if array.dtype.kind == "c" and dtype.kind != "c":
         raise KaioError(
             f"a complex array is not converted to {dtype!r}",

@@ -25,6 +25,7 @@ __all__ = [
     "reshaped",
     "share_elements",
     "sliced",
+    "viewed",
 ]
 
 Shape = tuple[int, ...]
@@ -205,3 +206,31 @@ def reshaped(shape: Shape, strides: Shape, dtype: DType, new: Shape) -> tuple[Sh
             help="copy it first: `x.copy().reshape(…)`",
         ) from problem
     return view.shape, view.strides
+
+
+def viewed(pointer: int, shape: Shape, strides: Shape, dtype: DType, new: DType) -> tuple[Shape, Shape]:
+    """Shape and strides of the same bytes as elements of another type, or KaioError if they are no such elements."""
+    shown = f"{dtype!r}[{', '.join(map(str, shape))}]"
+    if pointer % new.alignment and math.prod(shape):
+        raise KaioError(
+            f"{shown} cannot be seen as {new!r}: it starts at no multiple of {new.alignment} bytes",
+            help="copy it first: `x.copy().view(…)`",
+        )
+    if new.itemsize == dtype.itemsize:
+        return shape, strides
+    if not shape:
+        raise KaioError(f"{shown} of no dimensions cannot be seen as {new!r}, which has another size")
+    if strides[-1] != dtype.itemsize and shape[-1] > 1:
+        raise KaioError(
+            f"{shown} cannot be seen as {new!r}: its last axis is not contiguous",
+            help="copy it first: `x.copy().view(…)`",
+        )
+    nbytes = shape[-1] * dtype.itemsize
+    if nbytes % new.itemsize:
+        raise KaioError(
+            f"{shown} cannot be seen as {new!r}: the {nbytes} bytes of its last axis are no multiple of {new.itemsize}",
+            help="make the last axis longer, or slice it",
+        )
+    if any(stride % new.alignment for stride in strides[:-1]):
+        raise KaioError(f"{shown} cannot be seen as {new!r}: its rows start at no multiple of {new.alignment} bytes")
+    return (*shape[:-1], nbytes // new.itemsize), (*strides[:-1], new.itemsize)

@@ -72,7 +72,10 @@ def _split(value: Any, dtype: DType) -> tuple[Any, ...] | None:
         plain = plain_number(value)
         is_real = isinstance(plain, int | float) and not isinstance(plain, bool)
         return (plain, 0.0) if is_real else None
-    return None
+    if isinstance(value, np.void) and value.dtype == dtype.numpy:
+        return tuple(value[name] for name, _ in dtype.parts)
+    is_lanes = isinstance(value, tuple | list) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    return tuple(value) if is_lanes and len(value) == len(dtype.parts) and not is_masked(value) else None
 
 
 def plain_number(value: Any) -> Any:

@@ -3,6 +3,7 @@
 # ruff: noqa: B008  (a default that is cast at the definition is what a typed kernel writes)
 from __future__ import annotations
 
+import cmath
 import dataclasses
 import enum
 import math
@@ -11,7 +12,27 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 import kaio
-from kaio import D1, D2, D3, Const, DType, In, InOut, Out, Strided, bool_, f32, f64, i32, u8
+from kaio import (
+    D1,
+    D2,
+    D3,
+    Const,
+    DType,
+    In,
+    InOut,
+    Out,
+    Strided,
+    bool_,
+    c64,
+    c128,
+    f16x8,
+    f32,
+    f32x2,
+    f32x4,
+    f64,
+    i32,
+    u8,
+)
 
 T = TypeVar("T", f32, f64)
 TILE = 16
@@ -128,6 +149,22 @@ def transpose(x: In[f32, D2, Strided], out: Out[f32, D2], counts: InOut[i32, D1,
         tile[col] = x[col, row]
         kaio.atomic_add(counts, 0, len(tile))
     out[row, col] = tile[col]
+
+
+@kaio.func
+def swapped(v: f32x2) -> f32x2:
+    return f32x2(v.y, v.x)
+
+
+@kaio.kernel
+def packed(x: InOut[f32x4], z: InOut[c64], h: In[f16x8], factor: f32x4, w: c128 = c128(1)) -> None:
+    i = kaio.grid(1)
+    if i < x.size:
+        v = f32x4(0.0) + factor * 2.0 - f32x4(1, 2, 3, 4)
+        a, b, c, d = v
+        pair = swapped(f32x2(a, b)) * v.w
+        x[i] = v / x[i] + h[i].e7 + pair.x + c + d + len(v) + v[0]
+        z[i] = c64(z[i]) * 2.0 + (1 + 2j) * w.conjugate() + abs(w) + cmath.exp(w).real
 
 
 def launch() -> None:

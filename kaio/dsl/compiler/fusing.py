@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kaio.dsl.compiler import complexes, ir
+from kaio.dsl.compiler import complexes, ir, vectors
 from kaio.dsl.compiler.arithmetic import fma, negate
 from kaio.dsl.complexes import ComplexType
 from kaio.dsl.values import Type
+from kaio.dsl.vectors import VectorType
 from kaio.dtypes import DType
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Products:
 
 
 def _fuses(type_: Type) -> bool:
-    part = type_.items[0] if isinstance(type_, ComplexType) else type_
+    part = type_.items[0] if isinstance(type_, ComplexType | VectorType) else type_
     return isinstance(part, DType) and part.is_float
 
 
@@ -59,11 +60,15 @@ def _fma(e: Emitter, x: Any, y: Any, z: Any, type_: Type) -> Any:
     if isinstance(type_, ComplexType):
         part = complexes.part_of(type_)
         return complexes.fma(e, x, y, z if isinstance(z, tuple) else (z, e.const(part, 0.0)), part)
+    if isinstance(type_, VectorType):
+        return vectors.fma(e, x, y, z, type_.lane)
     assert isinstance(type_, DType)
     return fma(e, x, y, z, type_)
 
 
 def _negate(e: Emitter, value: Any, type_: Type) -> Any:
+    if isinstance(type_, VectorType):
+        return vectors.negate(e, value, type_.lane)
     if isinstance(type_, ComplexType) and isinstance(value, tuple):
         return complexes.negate(e, value, complexes.part_of(type_))
     part = complexes.part_of(type_) if isinstance(type_, ComplexType) else type_

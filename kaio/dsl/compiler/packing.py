@@ -1,4 +1,8 @@
-"""Elements of several parts in memory: complex numbers are one access of two floats."""
+"""Elements of several parts in memory: complex numbers and vectors, each one access.
+
+Parts of 32 and 64 bits are LLVM vectors (``ld.global.v4.f32``); narrower ones lie in words of 32 bits, out of which
+they are shifted, since LLVM for PTX takes vectors of bytes through local memory.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +19,57 @@ if TYPE_CHECKING:
 
 __all__ = ["element_type", "packed", "unpacked"]
 
+_I32 = llvm.IntType(32)
+
 
 def element_type(dtype: DType) -> llvm.Type:
     """The LLVM type in which an element is loaded and stored."""
-    parts = [part for _, part in dtype.parts]
-    return llvm.VectorType(llvm_type(parts[0]), len(parts))
+    part = dtype.parts[0][1]
+    if part.bits >= 32:
+        return llvm.VectorType(llvm_type(part), len(dtype.parts))
+    words = dtype.itemsize // 4
+    return _I32 if words == 1 else llvm.VectorType(_I32, words)
 
 
 def unpacked(e: Emitter, value: Value, dtype: DType) -> tuple[Value, ...]:
     """The parts of a loaded element."""
-    return tuple(e.b.extract_element(value, llvm.IntType(32)(k)) for k in range(len(dtype.parts)))
+    part, count = dtype.parts[0][1], len(dtype.parts)
+    if part.bits >= 32:
+        return tuple(e.b.extract_element(value, _I32(k)) for k in range(count))
+    words = _words(e, value)
+    each = 32 // part.bits
+    return tuple(
+        e.b.trunc(_shifted(e.b.lshr, words[k // each], k % each * part.bits), llvm_type(part)) for k in range(count)
+    )
 
 
 def packed(e: Emitter, parts: Sequence[Any], dtype: DType) -> Value:
     """An element of these parts, as it is stored."""
-    value: Value = llvm.Constant(element_type(dtype), llvm.Undefined)
+    part = dtype.parts[0][1]
+    if part.bits >= 32:
+        return _vector(e, parts, element_type(dtype))
+    each = 32 // part.bits
+    words = []
+    for first in range(0, len(parts), each):
+        word = e.b.zext(parts[first], _I32)
+        for k in range(1, each):
+            word = e.b.or_(word, e.b.shl(e.b.zext(parts[first + k], _I32), _I32(k * part.bits)))
+        words.append(word)
+    return words[0] if len(words) == 1 else _vector(e, words, element_type(dtype))
+
+
+def _words(e: Emitter, value: Value) -> list[Value]:
+    if isinstance(value.type, llvm.IntType):
+        return [value]
+    return [e.b.extract_element(value, _I32(k)) for k in range(value.type.count)]
+
+
+def _shifted(shift: Any, word: Value, bits: int) -> Value:
+    return shift(word, _I32(bits)) if bits else word
+
+
+def _vector(e: Emitter, parts: Sequence[Value], kind: llvm.Type) -> Value:
+    value: Value = llvm.Constant(kind, llvm.Undefined)
     for k, part in enumerate(parts):
-        value = e.b.insert_element(value, part, llvm.IntType(32)(k))
+        value = e.b.insert_element(value, part, _I32(k))
     return value

@@ -56,7 +56,7 @@ def _indexed_twice(scope: Scope) -> Iterator[tuple[ast.Subscript, ast.Subscript]
     for node in scope.nodes:
         match node:
             case ast.Subscript(value=ast.Subscript(value=ast.Name(id=name)) as inner) if name in scope.buffers:
-                if not isinstance(inner.slice, ast.Slice):
+                if not isinstance(inner.slice, ast.Slice) and not getattr(scope.buffers[name].dtype, "parts", ()):
                     yield node, inner
 
 
