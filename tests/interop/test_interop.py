@@ -18,7 +18,7 @@ from kaio.dtypes import DTYPES
 from kaio.errors import BufferClosedError, KaioError
 from kaio.interop import adopt, read_cuda_array_interface, read_cupy, read_torch
 from kaio.interop.dlpack import read_dlpack
-from kaio.runtime.dlpack import ManagedTensor, export_buffer, python
+from kaio.runtime.dlpack import ManagedTensor, ManagedTensorVersioned, export_buffer, python
 
 
 @pytest.fixture
@@ -214,6 +214,37 @@ def test_alloc_from_copies_what_others_export(cpu: Any) -> None:
     buffer = cpu.alloc_from(Exporter(host))
     assert buffer.byte_range[0] != host.ctypes.data
     assert buffer.to_host().tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("dtype", [kaio.bf16, kaio.f8e4m3, kaio.f8e5m2], ids=repr)
+def test_types_that_numpy_has_from_elsewhere_are_imported_in_place(cpu: Any, dtype: Any) -> None:
+    host = np.arange(6).astype(dtype.numpy).reshape(2, 3)
+    buffer = cpu.import_array(host[:, ::2])
+    assert (buffer.dtype, buffer.shape) == (dtype, (2, 2))
+    assert buffer.to_host().astype(float).tolist() == [[0, 2], [3, 5]]
+    buffer.fill(7).wait()
+    assert host.astype(float).tolist() == [[7, 1, 7], [7, 4, 7]]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "code"), [(kaio.f16, 2), (kaio.bf16, 4), (kaio.f8e4m3, 10), (kaio.f8e5m2, 12)], ids=repr
+)
+@pytest.mark.parametrize("versioned", [False, True])
+def test_narrow_floats_go_by_dlpack_under_their_own_code(cpu: Any, dtype: Any, code: int, versioned: bool) -> None:
+    host = np.arange(6).astype(dtype.numpy).reshape(2, 3)
+    buffer = cpu.alloc_from(host)
+    capsule = buffer.__dlpack__(max_version=(1, 0) if versioned else None)
+    kind = ManagedTensorVersioned if versioned else ManagedTensor
+    tensor = ctypes.cast(python.pointer(capsule, python.name(capsule)), ctypes.POINTER(kind)).contents.tensor
+    assert (tensor.code, tensor.bits, tensor.lanes) == (code, dtype.bits, 1)
+
+    class Tensor(Exporter):
+        def __dlpack__(self, **options: Any) -> Any:
+            return capsule
+
+    shared = cpu.import_array(Tensor(buffer))
+    assert (shared.dtype, shared.byte_range) == (dtype, buffer.byte_range)
+    assert shared.to_host().tobytes() == host.tobytes()
 
 
 LIST = """a value of type `list` cannot be imported without a copy

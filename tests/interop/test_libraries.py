@@ -76,6 +76,25 @@ def test_torch_and_kaio_share_memory_both_ways() -> None:
         assert shared.tolist() == [4] * 5
 
 
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_torch_and_kaio_share_narrow_floats(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    device, dtype = kaio.Device(0), getattr(torch, name)
+    tensor = torch.arange(6, device="cuda").to(dtype)
+    try:
+        buffer = device.import_array(tensor)
+    except (BufferError, RuntimeError) as problem:
+        pytest.skip(f"this torch does not export {name}: {problem}")
+    assert buffer.dtype.numpy.name == name
+    assert buffer.to_host().astype(float).tolist() == [0, 1, 2, 3, 4, 5]
+    buffer.fill(1.5).wait()
+    torch.cuda.synchronize()
+    assert tensor.float().tolist() == [1.5] * 6
+    if "float8" not in name:
+        own = device.alloc_zeros(3, buffer.dtype)
+        assert torch.from_dlpack(own).dtype == dtype
+
+
 def test_a_tensor_dropped_after_the_launch_lives_until_it_is_done() -> None:
     torch = pytest.importorskip("torch")
     for _ in range(20):

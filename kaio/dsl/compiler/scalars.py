@@ -40,7 +40,7 @@ def constant(dtype: DType, value: int | float | bool) -> llvm.Constant:
     if dtype is BOOL:
         return llvm.Constant(llvm.IntType(1), int(bool(value)))
     if dtype.is_float and dtype.bits < 32:
-        return llvm.Constant(llvm_type(dtype), bits_of(dtype, value))
+        return llvm.Constant(llvm_type(dtype), bits_of(dtype, value if isinstance(value, int) else float(value)))
     return llvm.Constant(llvm_type(dtype), float(value) if dtype.is_float else int(value))
 
 
