@@ -136,21 +136,20 @@ def sweep(device: kaio.Device, name: str, dtype: DType, blocks: list[Any]) -> No
         everything(name, dtype).grid(1).block(block).launch(given, row, *results) for row, block in enumerate(blocks)
     ]
     kaio.gather(*launches).wait()
-    found = [result.to_host() for result in results]
     first = np.array([IDENTITIES[name](dtype)]).astype(dtype.numpy)
     folds = one_after_another(x, NAMED[name][1])
+    before = np.concatenate([first, folds])
     of_warps = [one_after_another(x[at : at + 32], NAMED[name][1]) for at in range(0, 1024, 32)]
+    of_lanes, before_lanes = np.concatenate(of_warps), np.concatenate([[*first, *warp[:-1]] for warp in of_warps])
+    wanted = np.zeros((7, len(blocks), 1024), dtype.numpy)
     for row, block in enumerate(blocks):
         count = int(np.prod(block))
-        a, b, c, d, e, f, g = (result[row, :count] for result in found)
-        assert_same(a, folds[count - 1].repeat(count))
-        assert_same(b, folds[count - 1].repeat(count))
-        assert_same(c, folds[:count])
-        assert_same(d, np.concatenate([first, folds[: count - 1]]))
-        mine = [warp[: count - 32 * at] for at, warp in enumerate(of_warps) if count > 32 * at]
-        assert_same(e, np.concatenate([warp[-1:].repeat(len(warp)) for warp in mine]))
-        assert_same(f, np.concatenate(mine))
-        assert_same(g, np.concatenate([part for warp in mine for part in (first, warp[:-1])]))
+        last = np.minimum(np.arange(count) | 31, count - 1)  # of each thread's warp
+        parts = folds[count - 1], folds[count - 1], folds[:count], before[:count], of_lanes[last]
+        for result, part in enumerate((*parts, of_lanes[:count], before_lanes[:count])):
+            wanted[result, row, :count] = part
+    for result, each in zip(results, wanted, strict=True):
+        assert_same(result.to_host(), each)
 
 
 @pytest.mark.parametrize(("name", "dtype"), SAMPLE)
