@@ -141,6 +141,21 @@ def limit(x: In[f32], y: Out[f32], params: Params, edge: Edge, fixed: Const[Edge
         y[i] = x[i] if inside and edge is not Edge.ZERO and fixed == params.edge else 0.0
 
 
+def farther(a: tuple[f32, i32], b: tuple[f32, i32]) -> tuple[f32, i32]:
+    return b if b[0] > a[0] else a
+
+
+@kaio.kernel
+def together(x: In[f32], y: InOut[f32], counts: InOut[i32]) -> None:
+    i = kaio.grid(1)
+    total = kaio.block_reduce_sum(x[i]) + kaio.warp_scan_max(x[i], exclusive=True)
+    low, where = kaio.block_reduce_argmin(x[i])
+    far, place = kaio.block_reduce((x[i], i32(i)), farther)
+    y[i] = total + low + far + kaio.block_broadcast(x[i], where) + kaio.warp_broadcast(x[i])
+    if kaio.atomic_cas(counts, 0, 0, place, order="acquire") == 0:
+        kaio.atomic_max(counts, 1, i, scope="block")
+
+
 @kaio.kernel
 def transpose(x: In[f32, D2, Strided], out: Out[f32, D2], counts: InOut[i32, D1, Strided]) -> None:
     col, row = kaio.grid(2)

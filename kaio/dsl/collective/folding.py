@@ -22,6 +22,7 @@ from __future__ import annotations
 from kaio.dsl.collective.steps import (
     arrive,
     by_redux,
+    farthest,
     from_above,
     from_below,
     from_lane,
@@ -123,7 +124,7 @@ def linear_thread():
 def fold_up_to(value, function, last):
     """Lanes 0 to `last` in order; the result is lane 0's."""
     delta = 1
-    while delta < 32:
+    while delta <= farthest(last):
         other, is_there = from_above(value, delta, last)
         if is_there:
             value = of_type(function(value, other), value)
@@ -180,15 +181,20 @@ def finish_fold(value, function):
 
 
 # ---------------------------------------------------------------------- scans
-def scan_warp(value, function):
-    """The fold of the lanes up to each one and with it."""
+def scan_up_to(value, function, last):
+    """The fold of the lanes up to each one and with it; of lanes beyond `last` anything."""
     delta = 1
-    while delta < 32:
+    while delta <= farthest(last):
         other, is_there = from_below(value, delta)
         if is_there:
             value = of_type(function(other, value), value)
         delta *= 2
     return value
+
+
+def scan_warp(value, function):
+    """The fold of the lanes up to each one and with it."""
+    return scan_up_to(value, function, last_lane())
 
 
 def scan_warp_exclusive(value, function, initial):
@@ -214,7 +220,7 @@ def folds_before(value, function, count):
         put(value, warp)
     arrive()
     if last == 31:
-        folds = scan_warp(get(value, min(lane, count - 1)), function)
+        folds = scan_up_to(get(value, min(lane, count - 1)), function, count - 1)
         if warp == 0 and lane == count - 2:
             put(folds, 32)
         value = from_lane(folds, max(warp - 1, 0))

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = [
-    "arrive", "by_redux", "exchangeable", "from_above", "from_below", "from_lane", "get", "identity", "of_type", "put",
-    "rank", "redux", "require",
+    "arrive", "by_redux", "exchangeable", "farthest", "from_above", "from_below", "from_lane", "get", "identity",
+    "of_type", "put", "rank", "redux", "require",
 ]  # fmt: skip
 
 SLOTS = 33
@@ -96,6 +96,20 @@ def from_above(value: Any, delta: int, last: int) -> Any:
 @intrinsic(**_moving("up"))
 def from_below(value: Any, delta: int) -> Any:
     """The value of the lane `delta` below, and whether there is one."""
+
+
+@intrinsic(
+    lambda last: Resolved((i32,), i32),
+    cuda=lambda e, call, last: e.const(i32, 31),
+    host=lambda e, call, last: last,
+)
+def farthest(last: int) -> int:
+    """How far apart lanes are that still exchange something, where `last` is the last one.
+
+    A GPU has the loop written out, and its shuffles tell who is there. The CPU device stops early, and LLVM keeps the
+    loop: each exchange is a suspension, which costs a tenth of a second to compile when it is written out many times.
+    """
+    raise AssertionError
 
 
 # ---------------------------------------------------------------------- from warp to warp
