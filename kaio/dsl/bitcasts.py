@@ -42,7 +42,7 @@ def _typing(value: Type, dtype: Type) -> Resolved:
 
 
 def _emit(e: Emitter, call: TypedCall, value: Any, dtype: Any) -> Any:
-    kind = e.llvm(call.result)  # type: ignore[arg-type]
+    kind = e.llvm(call.result)
     return value if value.type == kind else e.b.bitcast(value, kind)
 
 

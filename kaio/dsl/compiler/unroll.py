@@ -57,12 +57,11 @@ def _without_calls(blocks: Blocks) -> Blocks:
     values = _Values(blocks)
     made: Blocks = {}
     for label, block in blocks.items():
-        gone = {
-            k
-            for k, s in enumerate(block.body)
-            if isinstance(s, ir.Assign) and not isinstance(s.op, ir.Step) and values.unrolled_at(label, k) is not None
-        }
-        body = (replace(s, op=ir.Constant(None)) if k in gone else s for k, s in enumerate(block.body))
+        body: list[ir.Statement] = []
+        for position, statement in enumerate(block.body):
+            if isinstance(statement, ir.Assign) and values.unrolled_at(label, position) is not None:
+                statement = replace(statement, op=ir.Constant(None))
+            body.append(statement)
         made[label] = replace(block, body=tuple(body))
     return made
 
@@ -129,7 +128,7 @@ def _written_out(blocks: Blocks, loop: _Loop) -> Blocks:
 def _head(block: ir.Block, label: int, number: int | None, labels: Mapping[int, int]) -> ir.Block:
     """The head of one turn: the number is known, or that there is none."""
     body = tuple(
-        replace(s, op=_turn(s.op, number))
+        replace(s, op=_turn(s.op, number)) if isinstance(s, ir.Assign) else s
         for s in block.body
         if not (isinstance(s, ir.Assign) and isinstance(s.op, ir.Step))
     )
