@@ -25,6 +25,9 @@ In a kernel (Python's abs, min, max, round, len, range, int, float, bool and `ma
     const_mem               an array of literals in constant memory, as NumPy arrays from outside are
     dynamic_shared          an array of a block whose size a launch says: `k.over(n).shared(tile=256)`
     bitcast                 the bits of a number as one of another type
+    load, store             an element with a hint to the caches, or volatile
+    cp_async, cp_async_commit, cp_async_wait
+                            copies into shared memory that go on meanwhile
     unrolled                writes a loop out: `for k in unrolled(range(4)):`
     fence                   orders what a thread writes, as the block, the device or the system sees it
     bar_sync, syncwarp      wait for all threads of the block, of the warp
@@ -95,6 +98,8 @@ Errors all derive from KaioError and say what is wrong, where, and the way out:
     PrecisionWarning        digits that an f64 has are already lost
 """
 
+from kaio.dsl.access import load, store
+from kaio.dsl.async_copy import cp_async, cp_async_commit, cp_async_wait
 from kaio.dsl.atomic import (
     atomic_add,
     atomic_and,
@@ -354,9 +359,10 @@ __all__ = [  # noqa: RUF022 - grouped by meaning
     "atomic_add", "atomic_and", "atomic_cas", "atomic_dec", "atomic_exch", "atomic_inc", "atomic_max", "atomic_min",
     "atomic_or", "atomic_sub", "atomic_xor",
     "bar_sync",
-    "bitcast", "const_mem", "dynamic_shared", "fence", "local_mem", "shared_mem", "unrolled",
     "ldmatrix_a", "ldmatrix_b", "load_matrix_a", "load_matrix_b", "load_matrix_c", "matrix_a", "matrix_b",
     "matrix_c", "matrix_zeros", "mma", "stmatrix", "store_matrix",
+    "bitcast", "const_mem", "cp_async", "cp_async_commit", "cp_async_wait", "dynamic_shared", "fence", "load",
+    "local_mem", "shared_mem", "store", "unrolled",
     "InlinePtx", "ptx",
     "block_broadcast", "block_reduce", "block_reduce_and", "block_reduce_argmax", "block_reduce_argmin",
     "block_reduce_max", "block_reduce_min", "block_reduce_or", "block_reduce_prod", "block_reduce_sum",

@@ -147,7 +147,8 @@ class Site:
     """A numbered place in a host program: where a thread waits, or what it reports when a check fails.
 
     Of an index, `text` is the array's name, `is_fixed` says that its size is known when compiling, and `written` how
-    the source has the index: ``from_end`` a negative literal, ``u32`` or ``u64`` unsigned, otherwise signed.
+    the source has the index: ``from_end`` a negative literal, ``u32`` or ``u64`` unsigned, ``+3`` three before the one
+    that was checked, otherwise signed.
     Of a warp operation, `text` is its name and `words` how many it exchanges.
     """
 

@@ -62,6 +62,7 @@ class Intrinsic:
     ptx: an instruction that the example's PTX holds
     since: the first architecture that has it (``sm_80``), empty where all have
     same_bits: whether both devices give the same bits
+    constants: the parameters whose values are known when compiling: `typing` gets an ObjectType of each
     """
 
     name: str
@@ -76,6 +77,7 @@ class Intrinsic:
     ptx: str = ""
     since: str = ""
     same_bits: bool = True
+    constants: tuple[str, ...] = ()
 
     @property
     def __name__(self) -> str:
@@ -139,6 +141,7 @@ def intrinsic(
     ptx: str = "",
     since: str = "",
     same_bits: bool = True,
+    constants: tuple[str, ...] = (),
 ) -> Callable[[F], F]:
     """Make a record from a signature and its doc.
 
@@ -149,7 +152,19 @@ def intrinsic(
         doc = inspect.getdoc(function) or ""
         signature = inspect.signature(function)
         made = Intrinsic(
-            function.__name__, typing, emit, cuda, host, suspends, doc, signature, example, ptx, since, same_bits
+            function.__name__,
+            typing,
+            emit,
+            cuda,
+            host,
+            suspends,
+            doc,
+            signature,
+            example,
+            ptx,
+            since,
+            same_bits,
+            constants,
         )
         for name, value in (("__signature__", made.signature), ("__module__", function.__module__)):
             object.__setattr__(made, name, value)

@@ -15,7 +15,7 @@ def as_written(site: Site, index: int, size: int) -> int:
     """The index as the source has it: the check sees the signed position from the start."""
     if site.written == "from_end":
         return index - size
-    return index % (1 << int(site.written[1:])) if site.written else index
+    return index % (1 << int(site.written[1:])) if site.written[:1] == "u" else index
 
 
 def guard_help(site: Site, index: int, size: int) -> str:
@@ -33,31 +33,41 @@ def guard_help(site: Site, index: int, size: int) -> str:
 
 def _condition(site: Site, size: int) -> str | None:
     """`r < y.shape[0] and c < y.shape[1]` for `y[r, c]`; None where the text does not say what the indices are."""
-    found = _access(site.place.text[site.place.column : site.place.end_column])
+    found = _access(site.place.text[site.place.column : site.place.end_column], site.text)
     if found is None:
         return None
     array, indices = found
     if site.axis >= len(indices):
         return None
+    if site.written[:1] == "+":  # of several elements along the last axis this is the last
+        limit = size if site.is_fixed else f"{ast.unparse(array)}.{_limit(site.axis, len(indices))}"
+        return f"{_operand(indices[site.axis])} {site.written[0]} {site.written[1:]} < {limit}"
     if site.is_fixed:
         return f"{_operand(indices[site.axis])} < {size}"
     name = ast.unparse(array)
-    limits = [f"{name}.size"] if len(indices) == 1 else [f"{name}.shape[{axis}]" for axis in range(len(indices))]
+    limits = [f"{name}.{_limit(axis, len(indices))}" for axis in range(len(indices))]
     pairs = zip(indices, limits, strict=True)
     return " and ".join(f"{_operand(index)} < {limit}" for index, limit in pairs if not _is_literal(index)) or None
 
 
-def _access(text: str) -> tuple[ast.expr, list[ast.expr]] | None:
-    """The array and its indices in `y[r, c]`, or in the call of an atomic function: `atomic_add(y, (r, c), 1)`."""
+def _limit(axis: int, axes: int) -> str:
+    return "size" if axes == 1 else f"shape[{axis}]"
+
+
+def _access(text: str, name: str) -> tuple[ast.expr, list[ast.expr]] | None:
+    """The array and its indices in `y[r, c]`, or in a call that takes them: `atomic_add(y, (r, c), 1)`."""
     try:
         node = ast.parse(text, mode="eval").body
     except SyntaxError:  # it goes on in the next line
         return None
     match node:
+        case ast.Call(args=[_, _, ast.Name(id=other) as array, index, *_]) if other == name:
+            pass
         case ast.Subscript(value=array, slice=index) | ast.Call(args=[array, index, *_]):
-            indices = index.elts if isinstance(index, ast.Tuple) else [index]
-            return array, indices
-    return None
+            pass
+        case _:
+            return None
+    return array, index.elts if isinstance(index, ast.Tuple) else [index]
 
 
 def _operand(node: ast.expr) -> str:

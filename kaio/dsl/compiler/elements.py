@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir as llvm
@@ -18,9 +19,12 @@ __all__ = ["address", "load", "store", "strides"]
 
 
 def address(
-    e: Emitter, array: Any, type_: BufferType | ArrayType, index: Any, index_type: Type, name: str
+    e: Emitter, array: Any, type_: BufferType | ArrayType, index: Any, index_type: Type, name: str, count: int = 1
 ) -> llvm.Value:
-    """The address of one element; each axis is checked where the target checks."""
+    """The address of one element, or of the first of `count` along the last axis.
+
+    Each axis is checked where the target checks, the last one for all of them.
+    """
     indices = index_type.items if isinstance(index_type, TupleType) else (index_type,)
     values = index if isinstance(index_type, TupleType) else (index,)
     wide = type_.index.bits == 64 or any(isinstance(t, DType) and t.bits == 64 for t in indices)
@@ -30,6 +34,9 @@ def address(
         at = conversions.index(e, value, source, size, position)
         e.target.check_index(e, at, size, axis, name, _written(source))
         checked.append(at)
+    if count > 1:
+        last = e.b.add(checked[-1], e.const(position, count - 1))
+        e.target.check_index(e, last, sizes[-1], len(sizes) - 1, name, f"+{count - 1}")
     if isinstance(type_, BufferType) and type_.strided:
         offset = _by_strides(e, checked, [e.convert(stride, type_.index, position) for stride in array.strides])
     else:
@@ -88,10 +95,21 @@ def load(e: Emitter, pointer: llvm.Value, type_: BufferType | ArrayType) -> llvm
     return scalars.from_memory(e, loaded, type_.dtype)
 
 
-def store(e: Emitter, pointer: llvm.Value, dtype: DType, value: Any, source: Type) -> None:
-    """Set the element at an address to a value of type `source`."""
+def store(
+    e: Emitter,
+    pointer: llvm.Value,
+    dtype: DType,
+    value: Any,
+    source: Type,
+    put: Callable[[llvm.Value], None] | None = None,
+) -> None:
+    """Set the element at an address to a value of type `source`; `put` writes it another way than plainly."""
     element = e.convert(value, source, element_type(dtype))
     if source is INDEX64 and dtype is i32:
         fits = e.b.icmp_signed("==", e.convert(element, i32, INDEX64), value)
         e.target.check(e, fits, "a position does not fit an i32 element")
-    e.b.store(scalars.to_memory(e, element, dtype), pointer)
+    element = scalars.to_memory(e, element, dtype)
+    if put is None:
+        e.b.store(element, pointer)
+    else:
+        put(element)

@@ -375,10 +375,14 @@ class Emitter:
 
     # ------------------------------------------------------------------ memory
     def address(
-        self, array: Any, type_: BufferType | ArrayType, index: Any, index_type: Type, name: str
+        self, array: Any, type_: BufferType | ArrayType, index: Any, index_type: Type, name: str, count: int = 1
     ) -> llvmlite_ir.Value:
-        """The address of one element; each axis is checked where the target checks."""
-        return elements.address(self, array, type_, index, index_type, name)
+        """The address of one element, or the first of `count`; each axis is checked where the target checks."""
+        return elements.address(self, array, type_, index, index_type, name, count)
+
+    def called(self, argument: str | ir.Constant, otherwise: str) -> str:
+        """What the source calls an argument of the current call."""
+        return self.frames[-1].text(argument) if isinstance(argument, str) else otherwise
 
     def _get_item(self, frame: Frame, name: str, index: str) -> Any:
         type_: Type = frame.typed.types[name]

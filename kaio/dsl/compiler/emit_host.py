@@ -156,6 +156,12 @@ class _PlainTarget:
     def alone(self, e: Emitter) -> llvm.Value | None:
         return None
 
+    def load_as(self, e: Emitter, pointer: llvm.Value, how: str, space: str) -> llvm.Value:
+        return e.b.load(pointer)
+
+    def store_as(self, e: Emitter, value: llvm.Value, pointer: llvm.Value, how: str, space: str) -> None:
+        e.b.store(value, pointer)
+
     def decide(self, e: Emitter, condition: llvm.Value) -> bool | None:
         return None
 

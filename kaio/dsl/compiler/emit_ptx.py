@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from llvmlite import ir as llvm
 
-from kaio.dsl.compiler import ir, print_ring, toolchain
+from kaio.dsl.compiler import ir, print_ring, ptx_memory, toolchain
 from kaio.dsl.compiler.arguments import argument_types
 from kaio.dsl.compiler.assembly import Written, mark
 from kaio.dsl.compiler.constant_arrays import ConstantArrays
@@ -238,6 +238,12 @@ class CudaTarget:
         if read_only:  # nobody writes it while the kernel runs: a launch checks that
             loaded.set_metadata("invariant.load", self.module.add_metadata([]))
         return loaded
+
+    def load_as(self, e: Emitter, pointer: Any, how: str, space: str) -> Any:
+        return ptx_memory.load(e, pointer, how, space)
+
+    def store_as(self, e: Emitter, value: Any, pointer: Any, how: str, space: str) -> None:
+        ptx_memory.store(e, value, pointer, how, space)
 
     def decide(self, e: Emitter, condition: Any) -> bool | None:
         return None

@@ -231,6 +231,17 @@ class Body:
         """A plain load."""
         return e.b.load(pointer)
 
+    def load_as(self, e: Emitter, pointer: llvm.Value, how: str, space: str) -> llvm.Value:
+        """Hints mean nothing here; a volatile load is one that is made each time, and whole."""
+        return e.b.load_atomic(pointer, "monotonic", _natural(pointer)) if how == "volatile" else e.b.load(pointer)
+
+    def store_as(self, e: Emitter, value: llvm.Value, pointer: llvm.Value, how: str, space: str) -> None:
+        """Like `load_as`."""
+        if how == "volatile":
+            e.b.store_atomic(value, pointer, "monotonic", _natural(pointer))
+        else:
+            e.b.store(value, pointer)
+
     def alone(self, e: Emitter) -> llvm.Value:
         """i1, at run time: no other worker runs this launch.
 
@@ -395,6 +406,11 @@ def _waits(typed: ir.Typed) -> bool:
         callee.suspends if isinstance(callee, Intrinsic) else isinstance(callee, ir.Typed) and _waits(callee)
         for callee in callees
     )
+
+
+def _natural(pointer: llvm.Value) -> int:
+    """The alignment of an element at its address."""
+    return nbytes(pointer.type.pointee)
 
 
 def _returns(source: Source) -> frozenset[tuple[int, int]]:

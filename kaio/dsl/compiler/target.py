@@ -80,6 +80,12 @@ class Target(Protocol):
     def alone(self, e: Emitter) -> llvmlite_ir.Value | None:
         """i1, at run time: nobody but this thread's worker runs the launch; None where that is never known."""
 
+    def load_as(self, e: Emitter, pointer: llvmlite_ir.Value, how: str, space: str) -> llvmlite_ir.Value:
+        """Load one element with a qualifier of PTX (``cg``, ``volatile``); `space` is ``global`` or ``shared``."""
+
+    def store_as(self, e: Emitter, value: llvmlite_ir.Value, pointer: llvmlite_ir.Value, how: str, space: str) -> None:
+        """Store one element so."""
+
     def decide(self, e: Emitter, condition: llvmlite_ir.Value) -> bool | None:
         """A branch that is known to go one way in this version of the code; None where it is not."""
 

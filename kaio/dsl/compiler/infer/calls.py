@@ -100,7 +100,7 @@ def _call_intrinsic(inference: Inference, assign: ir.Assign, op: ir.Call, callee
         example = f"for example `{callee.call_line}`" if callee.call_line else None
         raise RuleError(f"`{callee.name}{_bare(callee.signature)}`: {what}", way_out or example) from None
     arguments = _in_order(callee.signature, bound.arguments)
-    types = [inference.types[a] if isinstance(a, str) else constant_type(a.value) for a in arguments]
+    types = [_given(inference, callee, k, argument) for k, argument in enumerate(arguments)]
     callee = overloads.of_types(callee, types)
     assert callee.typing is not None
     try:
@@ -121,6 +121,22 @@ def _call_intrinsic(inference: Inference, assign: ir.Assign, op: ir.Call, callee
         callee, tuple(arguments), resolved.operands, result, resolved.static, body, resolved.rounded
     )
     return resolved.rounded or result
+
+
+def _given(inference: Inference, callee: Intrinsic, position: int, argument: str | ir.Constant) -> Type:
+    """The type of an argument; of one that is known when compiling, its value."""
+    assert callee.signature is not None
+    name = list(callee.signature.parameters)[position] if callee.constants else ""
+    if name not in callee.constants:
+        return inference.types[argument] if isinstance(argument, str) else constant_type(argument.value)
+    made = inference.origins.of(argument).op if isinstance(argument, str) else argument
+    if not isinstance(made, ir.Constant):
+        text = inference.origins.text(str(argument))
+        raise RuleError(
+            f"`{name}=` of `{callee.name}` is known when compiling, and `{text}` is not",
+            f"write the value, for example `{name}={callee.signature.parameters[name].default!r}`",
+        )
+    return ObjectType(made.value)
 
 
 def _in_order(signature: inspect.Signature, given: Mapping[str, Any]) -> list[str | ir.Constant]:
