@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl.elements import check_index
 from kaio.dsl.intrinsic import Resolved, intrinsic
 from kaio.dsl.rule_error import RuleError
+from kaio.dsl.spans import check_alignment, check_span
 from kaio.dsl.types import In, InOut, Out
-from kaio.dsl.values import NONE, ArrayType, BufferType, TupleType, Type, Weak, show
+from kaio.dsl.values import NONE, ArrayType, BufferType, Type, Weak, show
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
@@ -28,11 +28,6 @@ def _copy_typing(target: Type, target_index: Type, source: Type, source_index: T
         raise RuleError(f"`cp_async` copies into shared memory, and `target` is {show(to)}", "copy with `=`")
     if not isinstance(of, BufferType) or of.space != "global":
         raise RuleError(f"`cp_async` copies from a buffer, and `source` is {show(of)}", "copy with `=`")
-    if of.strided:
-        raise RuleError(
-            f"`cp_async` copies elements that lie side by side, and `source` is {show(of)}",
-            "annotate it without `Strided`, or copy with `=`",
-        )
     if to.dtype is not of.dtype:
         raise RuleError(f"`cp_async` copies bytes, and `target` is of {show(to.dtype)}, `source` of {show(of.dtype)}")
     number = count.value if isinstance(count, Weak) else None
@@ -45,28 +40,9 @@ def _copy_typing(target: Type, target_index: Type, source: Type, source_index: T
             f"`cp_async` copies 4, 8 or 16 bytes, and {number} elements of {show(to.dtype)} are {number * itemsize}",
             f"copy {takes} of them" if takes else None,
         )
-    _check_place(to, target_index, number)
+    check_span(to, target_index, number, "target")
+    check_span(of, source_index, number, "source")
     return Resolved((target, target_index, source, source_index, count), NONE, (number,))
-
-
-def _check_place(array: BufferType | ArrayType, index: Type, count: int) -> None:
-    """What is known of the place in shared memory: that the elements are there, and aligned."""
-    items = index.items if isinstance(index, TupleType) else (index,)
-    known = [item.value for item in items if isinstance(item, Weak)]
-    if not isinstance(array, ArrayType) or len(known) < len(items) or None in known:
-        return
-    numbers = [int(k) + size if int(k) < 0 else int(k) for k, size in zip(known, array.shape, strict=True)]  # type: ignore[arg-type]
-    if numbers[-1] + count > array.shape[-1]:
-        raise RuleError(
-            f"{count} elements from index {numbers[-1]} on do not fit axis {array.ndim - 1} of `target` "
-            f"(size {array.shape[-1]})"
-        )
-    place = sum(k * math.prod(array.shape[axis + 1 :]) for axis, k in enumerate(numbers)) * array.dtype.itemsize
-    if place % (count * array.dtype.itemsize):
-        raise RuleError(
-            f"a copy of {count * array.dtype.itemsize} bytes begins at a multiple of them, and this is byte {place} "
-            "of `target`"
-        )
 
 
 def _places(e: Emitter, call: TypedCall, *values: Any) -> tuple[Any, Any, int]:
@@ -100,17 +76,8 @@ def _copy_host(e: Emitter, call: TypedCall, *values: Any) -> None:
     target, source, nbytes = _places(e, call, *values)
     whole = llvm.IntType(8 * nbytes).as_pointer()
     for pointer, name in ((target, "goes to"), (source, "comes from")):
-        what = f"`cp_async` of {nbytes} bytes {name} an address that is no multiple of {nbytes}"
-        e.target.check(e, aligned(e, pointer, nbytes), what)
+        check_alignment(e, pointer, nbytes, f"`cp_async` of {nbytes} bytes {name}")
     e.b.store(e.b.load(e.b.bitcast(source, whole), align=1), e.b.bitcast(target, whole), align=1)
-
-
-def aligned(e: Emitter, pointer: Any, nbytes: int) -> Any:
-    """Whether an address is a multiple of that power of two."""
-    from llvmlite import ir as llvm
-
-    wide = llvm.IntType(64)
-    return e.b.icmp_unsigned("==", e.b.and_(e.b.ptrtoint(pointer, wide), wide(nbytes - 1)), wide(0))
 
 
 _EXAMPLE = """\

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kaio.dsl import literals
+from kaio.dsl.element_types import element_type
 from kaio.dsl.intrinsic import Resolved, intrinsic
 from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import BOOL, ObjectType, Type, Weak, show
+from kaio.dsl.values import BOOL, Compound, ObjectType, Type, Weak, show
 from kaio.dtypes import DTYPES, DType
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ def _typing(value: Type, dtype: Type) -> Resolved:
         raise RuleError(
             f"the second argument of `bitcast` is a dtype, not {show(dtype)}", "for example `bitcast(x, kaio.u32)`"
         )
-    source = literals.default(value) if isinstance(value, Weak) else value
-    target: DType = dtype.value
+    given = literals.default(value) if isinstance(value, Weak) else value
+    source, target = getattr(given, "dtype", given) if isinstance(given, Compound) else given, dtype.value
     if not isinstance(source, DType):
         raise RuleError(f"`bitcast` takes a number, not {show(value)}")
     if BOOL in (source, target):
@@ -36,14 +37,17 @@ def _typing(value: Type, dtype: Type) -> Resolved:
         same = [other for other in DTYPES if other.bits == source.bits and other not in (source, BOOL)]
         raise RuleError(
             f"`bitcast` keeps the bits, and {show(source)} has {source.bits} of them, {show(target)} {target.bits}",
-            f"{show(source)} can be {', '.join(map(show, same))}",
+            f"{show(source)} can be {', '.join(map(show, same))}" if same else None,
         )
-    return Resolved((source, dtype), target)
+    return Resolved((given, dtype), element_type(target), (source, target))
 
 
 def _emit(e: Emitter, call: TypedCall, value: Any, dtype: Any) -> Any:
-    kind = e.llvm(call.result)
-    return value if value.type == kind else e.b.bitcast(value, kind)
+    from kaio.dsl.compiler.scalars import from_memory, memory_type, to_memory
+
+    source, target = call.static
+    bits, kind = to_memory(e, value, source), memory_type(target)
+    return from_memory(e, bits if bits.type == kind else e.b.bitcast(bits, kind), target)
 
 
 @intrinsic(_typing, emit=_emit, example="out[i] = kaio.bitcast(n[i] + 0x3F800000, kaio.f32) + x[i]", ptx="mov.b32")

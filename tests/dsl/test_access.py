@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kaio
-from kaio import D2, In, InOut, Out, f32, i32
+from kaio import D2, In, InOut, Out, c64, c128, f32, i32
 from kaio.dtypes import DTYPES, DType
 from tests.dsl.from_text import kernel, message
 
@@ -63,7 +63,7 @@ def in_two_axes(x: In[f32, D2], y: InOut[i32, D2]):
     col, row = kaio.grid(2)
     if row < x.shape[0] and col < x.shape[1]:
         kaio.store(y, (row, col), 3, cache="cs")
-        kaio.store(y, (row, -1), i32(kaio.load(x, (row, col), "cs")) + kaio.load(y, (row, col), volatile=True))
+        kaio.store(y, (row, -1), i32(kaio.load(x, (row, col), cache="cs")) + kaio.load(y, (row, col), volatile=True))
 
 
 def test_indices_of_several_axes_are_tuples_and_literals_fit(device):
@@ -115,6 +115,82 @@ def test_one_block_sees_the_flag_that_another_sets():
     flag, seen = device.alloc_zeros(2, i32), device.alloc_zeros(1, i32)
     wait_for_a_flag.grid(2).block(1).launch(flag, seen).wait(timeout_s=20)
     assert seen.to_host().tolist() == [42]
+
+
+# ---------------------------------------------------------------------- several elements at once
+WIDE = [c64, c128, *(value for name in kaio.__all__ if getattr(value := getattr(kaio, name), "parts", ()))]
+WIDE = [dtype for dtype in dict.fromkeys(WIDE) if len({part for _, part in dtype.parts}) == 1]
+
+
+def through(dtype: DType) -> kaio.Kernel:
+    part, count = dtype.parts[0][1], len(dtype.parts)
+    text = f"@kernel\ndef k(x: In[{part!r}], y: Out[{part!r}]):\n    i = {count} * grid(1)\n"
+    text += f"    s = shared_mem({64 * count}, {part!r})\n    store(s, i, load(x, i, {dtype!r}))\n"
+    return kernel(text + f"    store(y, i, load(s, i, {dtype!r}))\n")
+
+
+@pytest.mark.parametrize("dtype", WIDE, ids=repr)
+def test_several_elements_are_one_access(dtype, device):
+    given = np.random.default_rng(0).integers(0, 256, 64 * dtype.itemsize, np.uint8)
+    part = dtype.parts[0][1]
+    made = through(dtype)
+    x, y = device.alloc_from(given.view(part.numpy)), device.alloc_zeros(64 * len(dtype.parts), part)
+    made.grid(1).block(64).launch(x, y).wait()
+    assert y.to_host().tobytes() == given.tobytes()
+    assert made.compile("sm_75").cubin
+
+
+def test_the_accesses_are_those_of_vectors():
+    ptx = through(c64).ptx("sm_90")
+    assert "ld.global.nc.v2.f32" in ptx
+    assert "st.shared.v2.f32" in ptx
+    assert "st.global.v2.f32" in ptx
+
+
+@kaio.kernel
+def hinted(x: In[f32], y: Out[f32]):
+    i = 2 * kaio.grid(1)
+    kaio.store(y, i, kaio.load(x, i, c64, cache="cs"), cache="wt")
+
+
+def test_hints_go_with_several_elements(device):
+    x, y = device.alloc_from(np.arange(8, dtype=np.float32)), device.alloc_zeros(8, f32)
+    hinted.grid(1).block(4).launch(x, y).wait()
+    assert y.to_host().tolist() == list(range(8))
+    program = hinted.compile("sm_75")
+    assert program.cubin
+    assert "ld.global.cs.v2.f32 {" in program.ptx
+    assert "st.global.wt.v2.f32 [" in program.ptx
+
+
+def test_the_last_of_several_is_checked_and_where_they_begin():
+    cpu = kaio.Device("cpu")
+    y = cpu.alloc_zeros(8, f32)
+    with pytest.raises(kaio.KernelFault) as caught:
+        hinted.grid(1).block(4).launch(cpu.alloc_zeros(7, f32), y).wait()
+    assert "index 7 is out of range for axis 0 of `x` (size 7)" in str(caught.value)
+    with pytest.raises(kaio.KernelFault, match="`load` of c64 an address that is no multiple of 8"):
+        hinted.grid(1).block(3).launch(cpu.alloc_zeros(7, f32)[1:], cpu.alloc_zeros(8, f32)).wait()
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (
+            "load(x, i, c128)",
+            "`load` gives an element of `x`, or a type that is made of several; c128 is not made of f32",
+        ),
+        ("load(x, i, 4)", "`load` gives an element of `x`, or a type that is made of several; 4 is not made of f32"),
+        ("load(y, i, c64, volatile=True)", "c64 is not read or written in one step that others see whole"),
+        ("load(z, i, c64)", "elements that lie side by side are taken, and those of `z` may not"),
+        ("load(s, 3, c64)", "2 elements from index 3 on do not fit axis 0 of `s` (size 4)"),
+        ("load(s, 1, c64)", "8 bytes at a time begin at a multiple of them, and this is byte 4 of `s`"),
+    ],
+)
+def test_what_cannot_be_read_at_once_is_refused(call, told):
+    text = "@kernel\ndef k(x: In[f32], y: InOut[f32], z: In[f32, D1, Strided]):\n    i = grid(1)\n"
+    text += f"    s = shared_mem(4, f32)\n    s[i] = x[i]\n    v = {call}\n    y[0] = v.real\n"
+    assert message(text).startswith(told)
 
 
 def test_an_index_is_checked():

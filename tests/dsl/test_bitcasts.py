@@ -11,7 +11,7 @@ import kaio
 from kaio.dtypes import DTYPES, DType
 from tests.dsl.from_text import kernel, message
 
-NUMBERS = [dtype for dtype in DTYPES if dtype.kind != "b"]
+NUMBERS = [dtype for dtype in (*DTYPES, kaio.c64, kaio.c128) if dtype.kind != "b"]
 PAIRS = [(a, b) for a, b in itertools.product(NUMBERS, NUMBERS) if a.bits == b.bits]
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 from llvmlite import ir as llvm
 
 from kaio import host_abi as abi
-from kaio.dsl.compiler import ir
+from kaio.dsl.compiler import elements, ir
 from kaio.dsl.compiler.arguments import argument_types
 from kaio.dsl.compiler.constant_arrays import ConstantArrays
 from kaio.dsl.compiler.declared import call
@@ -229,18 +229,20 @@ class Body:
 
     def load(self, e: Emitter, pointer: llvm.Value, read_only: bool) -> llvm.Value:
         """A plain load."""
-        return e.b.load(pointer)
+        return e.b.load(pointer, align=elements.alignment(e, pointer.type.pointee))
 
     def load_as(self, e: Emitter, pointer: llvm.Value, how: str, space: str) -> llvm.Value:
         """Hints mean nothing here; a volatile load is one that is made each time, and whole."""
-        return e.b.load_atomic(pointer, "monotonic", _natural(pointer)) if how == "volatile" else e.b.load(pointer)
+        if how == "volatile":
+            return e.b.load_atomic(pointer, "monotonic", _natural(pointer))
+        return self.load(e, pointer, read_only=False)
 
     def store_as(self, e: Emitter, value: llvm.Value, pointer: llvm.Value, how: str, space: str) -> None:
         """Like `load_as`."""
         if how == "volatile":
             e.b.store_atomic(value, pointer, "monotonic", _natural(pointer))
         else:
-            e.b.store(value, pointer)
+            e.b.store(value, pointer, align=elements.alignment(e, value.type))
 
     def alone(self, e: Emitter) -> llvm.Value:
         """i1, at run time: no other worker runs this launch.

@@ -13,25 +13,47 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "store"]
 
-_I8, _I16, _I64 = llvm.IntType(8), llvm.IntType(16), llvm.IntType(64)
+_I8, _I16, _I32, _I64 = (llvm.IntType(bits) for bits in (8, 16, 32, 64))
 
 
 def load(e: Emitter, pointer: Any, how: str, space: str) -> Any:
-    """The element at an address: ``ld.global.cg.f32``."""
+    """The element at an address: ``ld.global.cg.f32``, or ``ld.global.cg.v4.f32`` of a vector."""
     element = pointer.type.pointee
-    register = _I16 if element == _I8 else element  # a register has 16 bits at least
-    name = _spelled("ld", how, space, element)
-    (found,) = assemble(e, f"{name} $0, [$1];", [register], [e.b.ptrtoint(pointer, _I64)], memory=True)
-    return e.b.trunc(found, _I8) if element == _I8 else found
+    part, count = _parts(element)
+    register = _I16 if part == _I8 else part  # a register has 16 bits at least
+    text = f"{_spelled('ld', how, space, element)} {_group(0, count)}, [${count}];"
+    found = assemble(e, text, [register] * count, [e.b.ptrtoint(pointer, _I64)], memory=True)
+    if isinstance(element, llvm.VectorType):
+        value = llvm.Constant(element, llvm.Undefined)
+        for k, lane in enumerate(found):
+            value = e.b.insert_element(value, lane, _I32(k))
+        return value
+    return e.b.trunc(found[0], _I8) if element == _I8 else found[0]
 
 
 def store(e: Emitter, value: Any, pointer: Any, how: str, space: str) -> None:
     """Set the element at an address: ``st.global.cs.b32``."""
-    name = _spelled("st", how, space, value.type)
-    register = e.b.zext(value, _I16) if value.type == _I8 else value
-    assemble(e, f"{name} [$0], $1;", [], [e.b.ptrtoint(pointer, _I64), register], memory=True)
+    _, count = _parts(value.type)
+    if isinstance(value.type, llvm.VectorType):
+        registers = [e.b.extract_element(value, _I32(k)) for k in range(count)]
+    else:
+        registers = [e.b.zext(value, _I16) if value.type == _I8 else value]
+    text = f"{_spelled('st', how, space, value.type)} [$0], {_group(1, count)};"
+    assemble(e, text, [], [e.b.ptrtoint(pointer, _I64), *registers], memory=True)
+
+
+def _parts(element: Any) -> tuple[Any, int]:
+    return (element.element, element.count) if isinstance(element, llvm.VectorType) else (element, 1)
+
+
+def _group(first: int, count: int) -> str:
+    """The registers of an access, numbered from `first`: ``{$0, $1}``."""
+    registers = ", ".join(f"${first + k}" for k in range(count))
+    return registers if count == 1 else f"{{{registers}}}"
 
 
 def _spelled(name: str, how: str, space: str, element: Any) -> str:
-    kind = f"b{element.width}" if isinstance(element, llvm.IntType) else f"f{32 if str(element) == 'float' else 64}"
-    return f"{name}.volatile.{space}.{kind}" if how == "volatile" else f"{name}.{space}.{how}.{kind}"
+    part, count = _parts(element)
+    kind = f"b{part.width}" if isinstance(part, llvm.IntType) else f"f{32 if str(part) == 'float' else 64}"
+    wide = f"v{count}.{kind}" if count > 1 else kind
+    return f"{name}.volatile.{space}.{wide}" if how == "volatile" else f"{name}.{space}.{how}.{wide}"
