@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -25,11 +26,12 @@ from kaio.errors import InternalError
 
 __all__ = ["functions"]
 
-_VERSION = "2"  # raise it when this file or ptx_arithmetic changes what is kept
+_VERSION = "3"  # raise it when this file or ptx_arithmetic changes what is kept
 _NVVM, _OURS = "llvm.nvvm.", "kaio.nvvm."
 # __nvvm_reflect: keep subnormals, exact square roots and divisions, a recent architecture.
 _REFLECTIONS = {"__CUDA_FTZ": 0, "__CUDA_PREC_SQRT": 1, "__CUDA_PREC_DIV": 1, "__CUDA_ARCH": 900}
 _TYPES = {"float": ir.FloatType(), "double": ir.DoubleType(), **{f"i{n}": ir.IntType(n) for n in (8, 16, 32, 64)}}
+I32, I64 = ir.IntType(32), ir.IntType(64)
 _LOCK = threading.Lock()
 
 
@@ -175,9 +177,32 @@ def _without_assembly(module: Any, definitions: ir.Module) -> Any:
         text = text.replace(printed + "(", f"@{name}(")
         declared.append(f"declare {result} @{name}({', '.join(parameters)})")
         _define_assembly(definitions, name, printed, result, parameters)
+    text = _with_shifts_of_ptx(text, definitions)
     # Inlining is left to the optimiser: libdevice asks for all of it, which a kernel of many calls pays for twice.
     text = text.replace("{ alwaysinline nounwind", "{ nounwind")
     return native.parse("\n".join((text, *declared)))
+
+
+_SHIFT = re.compile(r"= (shl|lshr|ashr)(?: nuw| nsw| exact)* (i32|i64) (\S+), (%\S+?)(?=,? |$)", re.MULTILINE)
+
+
+def _with_shifts_of_ptx(text: str, definitions: ir.Module) -> str:
+    """The text with shifts by what is not known as those of PTX: by the width or more nothing is left but the sign.
+
+    Some of libdevice's functions rely on it (whether a huge exponent of `pow` is odd), and to LLVM it is poison.
+    """
+    for name in ("shl", "lshr", "ashr"):
+        for kind in (I32, I64):
+            with _body(definitions, f"kaio.{name}.{kind}", kind, [kind, kind]) as (b, (value, by)):
+                last = kind(kind.width - 1)
+                is_over = b.icmp_unsigned(">", by, last)
+                if name == "ashr":
+                    b.ret(b.ashr(value, b.select(is_over, last, by)))
+                else:
+                    b.ret(b.select(is_over, kind(0), getattr(b, name)(value, b.and_(by, last))))
+    shifts = sorted({(m[1], m[2]) for m in _SHIFT.finditer(text)})
+    text = _SHIFT.sub(r"= call \2 @kaio.\1.\2(\2 \3, \2 \4)", text)
+    return "\n".join((text, *(f"declare {kind} @kaio.{name}.{kind}({kind}, {kind})" for name, kind in shifts)))
 
 
 def _assembly(module: Any) -> Iterator[tuple[str, str, tuple[str, ...]]]:
