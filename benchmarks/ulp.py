@@ -14,8 +14,7 @@ import argparse
 import json
 import linecache
 import os
-import random
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -62,12 +61,18 @@ def run(function: Function, dtype: kaio.DType, xs: list[np.ndarray], device: kai
     return np.asarray(out.to_host())
 
 
-def judge(name: str, double: bool, rows: list[tuple[float, ...]], got: list[float]) -> tuple[float, int]:
-    """The largest error of some results in ulp, and where it is."""
-    function, dtype = FUNCTIONS[name], np.float64 if double else np.float32
-    errors = [error_in_ulp(g, exact(function, row), dtype, function.smallest) for row, g in zip(rows, got, strict=True)]
+def judge(function: Function, dtype: kaio.DType, rows: list[tuple[float, ...]], got: list[float]) -> dict[str, Any]:
+    """The largest error of some results in ulp, where it is, and what is given there."""
+    errors = [
+        error_in_ulp(g, exact(function, row), dtype.numpy.type, function.smallest)
+        for row, g in zip(rows, got, strict=True)
+    ]
     worst = max(range(len(errors)), key=errors.__getitem__)
-    return errors[worst], worst
+    return {
+        "ulp": float(f"{errors[worst]:.4g}"),
+        "at": [x.hex() for x in rows[worst]],
+        "gives": got[worst].hex(),
+    }
 
 
 def candidates(function: Function, xs: list[np.ndarray], got: np.ndarray, cpu: kaio.Device) -> np.ndarray:
@@ -78,7 +83,8 @@ def candidates(function: Function, xs: list[np.ndarray], got: np.ndarray, cpu: k
         size = np.clip(rounded, function.smallest, np.finfo(np.float32).max).astype(np.float32)
         unit = np.spacing(size).astype(np.float64)
         error = np.abs(got.astype(np.float64) - near) / unit
-        error = np.where(got == near.astype(np.float32), 0.0, np.where(np.isnan(error), 1e30, error))
+        both = np.isinf(got) & (got == near.astype(np.float32))
+        error = np.where(both, 0.0, np.where(np.isnan(error), 1e30, error))
     error[np.isnan(got) & np.isnan(near)] = 0.0
     return np.argsort(error)[-JUDGED:]
 
@@ -88,53 +94,41 @@ def bits(values: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(values), np.array(np.nan, values.dtype), values).view(f"u{values.itemsize}")
 
 
-def measure(name: str, dtype: kaio.DType, device: kaio.Device, cpu: kaio.Device, pool: Any) -> tuple[dict, Future]:
-    """What is known of a function of a dtype at once, and what mpmath will say of it."""
-    function, is_slow = FUNCTIONS[name], name.removeprefix("math.").startswith(SLOW)
+def measure(name: str, dtype: kaio.DType, device_name: str) -> dict[str, Any]:
+    """What is found of a function for a dtype."""
+    function, device, cpu = FUNCTIONS[name], kaio.Device(device_name), kaio.Device("cpu")
     count = COUNTS[dtype] if dtype is f32 and not function.single else COUNTS[f64]
     xs = inputs(function, dtype.numpy.type, count)
-    if dtype is f64 and is_slow:
-        rng = np.random.default_rng(1)
-        chosen = rng.permutation(xs[0].size)[:1500]
+    if dtype is f64 and name.removeprefix("math.").startswith(SLOW):
+        chosen = np.random.default_rng(1).permutation(xs[0].size)[:1500]
         xs = [x[chosen] for x in xs]
     got = run(function, dtype, xs, device)
-    special = special_inputs(function.arity)
-    found: dict[str, Any] = {"tried": int(got.size)}
-    columns = [np.array(column, dtype.numpy) for column in zip(*special, strict=True)]
-    if columns:
+    by_f64 = dtype is f32 and not function.single
+    chosen = candidates(function, xs, got, cpu) if by_f64 else np.arange(got.size)
+    found = judge(function, dtype, [tuple(float(x[k]) for x in xs) for k in chosen], [float(got[k]) for k in chosen])
+    found["tried"] = int(got.size)
+    if special := special_inputs(function.arity):
+        columns = [np.array(column, dtype.numpy) for column in zip(*special, strict=True)]
         found["special"] = [str(float(value)) for value in run(function, dtype, columns, device)]
-    if device is not cpu:
+    if device_name != "cpu":
         on_cpu = run(function, dtype, xs, cpu)
-        differ = bits(got) != bits(on_cpu)
-        found["same_bits"] = not differ.any()
-        found["differ"] = int(differ.sum())
-        if columns:
-            other = run(function, dtype, columns, cpu)
-            found["same_special"] = [str(float(value)) for value in other] == found["special"]
-    chosen = candidates(function, xs, got, cpu) if dtype is f32 and not function.single else np.arange(got.size)
-    rows = [tuple(float(x[k]) for x in xs) for k in chosen]
-    results = [float(got[k]) for k in chosen]
-    future = pool.submit(judge, name, dtype is f64, rows, results)
-    found["rows"], found["results"] = rows, results
-    return found, future
+        found["differ"] = int((bits(got) != bits(on_cpu)).sum())
+        if special:
+            on_cpu = run(function, dtype, columns, cpu)
+            found["same_special"] = [str(float(value)) for value in on_cpu] == found["special"]
+    return found
 
 
-def measure_all(device: kaio.Device, names: list[str]) -> dict[str, Any]:
-    """All functions of both dtypes."""
-    cpu = device if device.name == kaio.Device("cpu").name else kaio.Device("cpu")
-    with ProcessPoolExecutor(os.cpu_count(), get_context("fork")) as pool:
-        pool.submit(int).result()  # the workers start before any thread does
-        pending = {}
-        for name in random.Random(0).sample(names, len(names)):
-            for dtype in (f32,) if FUNCTIONS[name].single else (f32, f64):
-                pending[name, dtype] = measure(name, dtype, device, cpu, pool)
+def measure_all(device_name: str, names: list[str]) -> dict[str, Any]:
+    """All functions, each for both dtypes, in processes of their own."""
+    tasks = [(name, dtype) for name in names for dtype in ((f32,) if FUNCTIONS[name].single else (f64, f32))]
+    tasks.sort(key=lambda task: not task[0].removeprefix("math.").startswith(SLOW))  # the long ones first
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+        pending = {task: pool.submit(measure, *task, device_name) for task in tasks}
         found: dict[str, Any] = {name: {} for name in names}
-        for (name, dtype), (known, future) in pending.items():
-            error, at = future.result()
-            rows, results = known.pop("rows"), known.pop("results")
-            worst = {"at": [x.hex() for x in rows[at]], "gives": results[at].hex()}
-            found[name][repr(dtype)] = {"ulp": float(f"{error:.4g}"), **worst, **known}
-        return found
+        for (name, dtype), future in pending.items():
+            found[name][repr(dtype)] = future.result()
+    return found
 
 
 def main() -> None:
@@ -143,13 +137,10 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=list(FUNCTIONS), help="names of functions")
     parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the JSON (default: benchmarks/results)")
     options = parser.parse_args()
-    device = kaio.Device(options.device)
-    functions = measure_all(device, options.only)
+    functions = measure_all(options.device, options.only)
     for name, dtypes in functions.items():
-        print(
-            f"{name:20}",
-            *(f"{dtype} {found['ulp']:<10} {found.get('same_bits', '')!s:6}" for dtype, found in dtypes.items()),
-        )
+        shown = [f"{dtype} {of['ulp']:<9} {of.get('differ', '')!s:7}" for dtype, of in sorted(dtypes.items())]
+        print(f"{name:20}", *shown)
     kind = options.device.partition(":")[0]
     result = {"benchmark": f"math_{kind}", "machine": machine(), "versions": versions(), "functions": functions}
     if options.only == list(FUNCTIONS):

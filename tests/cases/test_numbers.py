@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -24,6 +26,7 @@ from kaio import (
     u32,
     u64,
 )
+from tests.dsl.from_text import kernel
 from tests.dsl.test_operator_table import build
 
 
@@ -112,6 +115,46 @@ def test_b03_floats_follow_numpy(device):
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(q.to_host(), a // b)
         np.testing.assert_array_equal(r.to_host(), a % b)
+
+
+@kaio.kernel
+def powers(base: In[i64], exponent: In[i64], exact: Out[i64], real: Out[i64]):
+    i = kaio.grid(1)
+    if i < base.size:
+        exact[i] = base[i] ** exponent[i]
+        real[i] = i64(math.pow(f64(base[i]), f64(exponent[i])))
+
+
+def test_b04_integer_powers_are_exact_and_wrap(device):
+    base, exponent = np.array([3, 2, -2, 3, 7, 10]), np.array([1, 10, 3, 41, 0, 15])
+    exact, real = device.alloc_zeros(6, i64), device.alloc_zeros(6, i64)
+    powers.over(6).launch(device.alloc_from(base), device.alloc_from(exponent), exact, real).wait()
+    assert exact.to_host().tolist() == [3, 1024, -8, -420491770248316829, 1, 10**15]
+    assert real.to_host().tolist() == [3, 1024, -8, 2**63 - 1, 1, 10**15]
+
+
+@kaio.kernel
+def real_powers(base: In[i32], exponent: In[i32], out: Out[i32]):
+    i = kaio.grid(1)
+    if i < base.size:
+        out[i] = int(math.pow(base[i], exponent[i]))
+
+
+def test_b04_math_pow_of_small_integers_truncates_to_the_integer(device):
+    pairs = [(b, e) for b in range(-12, 13) for e in range(12) if abs(b) ** e < 2**24]
+    base, exponent = (np.array(column, np.int32) for column in zip(*pairs, strict=True))
+    out = device.alloc_zeros(len(pairs), i32)
+    real_powers.over(len(pairs)).launch(device.alloc_from(base), device.alloc_from(exponent), out).wait()
+    assert out.to_host().tolist() == [b**e for b, e in pairs]
+
+
+def test_b04_a_negative_exponent_is_never_silent():
+    negative = "@kernel\ndef k(x: InOut[i32], n: i32):\n    x[0] = x[0] ** {}\n"
+    with pytest.raises(KernelTypeError, match="negative"):
+        kernel(negative.format("-2")).ptx()
+    device = kaio.Device("cpu")
+    with pytest.raises(KernelFault, match="negative exponent of an integer power"):
+        kernel(negative.format("n")).grid(1).block(1).launch(device.alloc_from(np.int32([2])), -2).wait()
 
 
 @kaio.kernel
@@ -214,6 +257,110 @@ def test_b11_captured_numbers_and_defaults_are_weak_and_numpy_scalars_are_not(de
     scaled_every_way.over(1).launch(device.alloc_from([x]), y, device.alloc_from([0.3]), w).wait()
     assert y.to_host().tolist() == [x * np.float32(0.1)] * 3
     assert w.to_host().tolist() == [0.3 * 0.1, 0.3 * 0.1, np.float64(x) * 0.1]
+
+
+@kaio.kernel(fastmath=True)
+def clean(x: In[f32], out: Out[f32], bad: Out[i32], differs: Out[bool_]):
+    i = kaio.grid(1)
+    if i < x.size:
+        if math.isnan(x[i]) or math.isinf(x[i]):
+            out[i] = 0.0
+            bad[i] = 1
+        else:
+            out[i] = x[i]
+            bad[i] = 0
+        differs[i] = x[i] != x[i]
+
+
+def test_b12_questions_about_nan_work_under_fastmath(device):
+    x = np.array([1.0, np.nan, np.inf, -np.inf, -0.0, 3e38], np.float32)
+    out, bad, differs = (device.alloc_zeros(6, dtype) for dtype in (f32, i32, bool_))
+    clean.over(6).launch(device.alloc_from(x), out, bad, differs).wait()
+    np.testing.assert_array_equal(out.to_host(), np.array([1, 0, 0, 0, 0, 3e38], np.float32))
+    assert bad.to_host().tolist() == [0, 1, 1, 1, 0, 0]
+    assert differs.to_host().tolist() == [False, True, False, False, False, False]
+
+
+@kaio.kernel
+def extremes(a: In[f32], b: In[f32], high: Out[f32], low: Out[f32], greatest: Out[f32], least: Out[f32]):
+    i = kaio.grid(1)
+    if i < a.size:
+        high[i], low[i] = max(a[i], b[i]), min(a[i], b[i])
+        greatest[i], least[i] = kaio.maximum(a[i], b[i]), kaio.minimum(a[i], b[i])
+
+
+def test_b13_extremes_do_not_depend_on_the_order_of_their_operands(device):
+    values = [0.0, -0.0, 1.0, -5.0, 1e-40, np.inf, -np.inf, np.nan]
+    a, b = (np.ascontiguousarray(x.ravel()) for x in np.meshgrid(np.float32(values), np.float32(values)))
+    results = []
+    for first, second in ((a, b), (b, a)):
+        outputs = [device.alloc_zeros(a.size, f32) for _ in range(4)]
+        extremes.over(a.size).launch(device.alloc_from(first), device.alloc_from(second), *outputs).wait()
+        results.append([out.to_host() for out in outputs])
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(np.signbit(one)[~np.isnan(one)], np.signbit(other)[~np.isnan(one)])
+    high, low, greatest, least = results[0]
+    np.testing.assert_array_equal(high, np.fmax(a, b))
+    np.testing.assert_array_equal(low, np.fmin(a, b))
+    np.testing.assert_array_equal(greatest, np.maximum(a, b))
+    np.testing.assert_array_equal(least, np.minimum(a, b))
+
+
+@kaio.kernel
+def largest(x: In[f32], out: InOut[f32], old: Out[f32]):
+    i = kaio.grid(1)
+    if i < x.size:
+        old[i] = kaio.atomic_max(out, 0, x[i])
+
+
+def test_b13_atomic_max_orders_negative_zero_and_negative_numbers(device):
+    lowest = np.finfo(np.float32).min
+    x, out, old = device.alloc_from(np.float32([-0.0, -5.0])), device.alloc_from([lowest]), device.alloc_zeros(2, f32)
+    largest.grid(1).block(2).launch(x, out, old).wait()
+    assert out.to_host()[0] == 0
+    assert set(old.to_host().tolist()) <= {float(lowest), -0.0, -5.0}
+
+
+def residual(a, b, c):
+    return a * b + c
+
+
+@kaio.kernel
+def fused(a: In[f32], b: In[f32], c: In[f32], out: Out[f32], bins: Out[i32]):
+    i = kaio.grid(1)
+    if i < a.size:
+        out[i] = residual(a[i], b[i], c[i])
+        bins[i] = i32(math.floor(a[i] * b[i] + c[i]))
+
+
+@kaio.kernel(contract=False)
+def separate(a: In[f32], b: In[f32], c: In[f32], out: Out[f32], bins: Out[i32]):
+    i = kaio.grid(1)
+    if i < a.size:
+        out[i] = residual(a[i], b[i], c[i])
+        bins[i] = i32(math.floor(a[i] * b[i] + c[i]))
+
+
+def test_b15_fusing_is_kaio_s_choice_and_the_same_on_both_devices(device):
+    a = np.float32([1 + 2**-12, 0.1, 1 - 2**-24])
+    b = np.float32([1 + 2**-12, 10.0, 1 + 2**-23])
+    c = np.float32([-(1 + 2**-11), -1.0, -1.0])
+    wide = [x.astype(np.float64) for x in (a, b, c)]
+    exact = wide[0] * wide[1] + wide[2]  # each is exact in f64
+    for made, wanted in ((fused, exact.astype(np.float32)), (separate, a * b + c)):
+        out, bins = device.alloc_zeros(3, f32), device.alloc_zeros(3, i32)
+        made.over(3).launch(*(device.alloc_from(x) for x in (a, b, c)), out, bins).wait()
+        np.testing.assert_array_equal(out.to_host(), wanted)
+        assert bins.to_host().tolist() == np.floor(wanted).tolist()
+    assert not np.array_equal(exact.astype(np.float32), a * b + c)
+
+
+def test_b15_a_float_index_asks_for_the_cast():
+    source = "@kernel\ndef k(x: InOut[f32], v: f32):\n    x[math.floor(v)] = 1\n"
+    with pytest.raises(KernelTypeError, match=r"index of axis 0 of `x` is f32") as caught:
+        kernel(source).ptx()
+    assert "kaio.i32(math.floor(v))" in str(caught.value)
 
 
 T = 4

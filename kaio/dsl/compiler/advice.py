@@ -34,8 +34,9 @@ _AXES = ("col", "row", "plane")
 # Names that NumPy or CUDA has for functions that a kernel writes otherwise.
 _OTHER_NAMES = {
     "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",
-    "arctan2": "atan2", "arctanh": "atanh", "deg2rad": "radians", "fmax": "max", "fmin": "min", "power": "pow",
-    "rad2deg": "degrees", "rint": "round",
+    "arctan2": "atan2", "arctanh": "atanh", "bitwise_count": "popc", "clip": "clamp", "deg2rad": "radians",
+    "fmax": "max", "fmin": "min", "nearbyint": "rint", "power": "pow", "rad2deg": "degrees", "reciprocal": "rcp",
+    "scalbn": "ldexp", "tgamma": "gamma",
 }  # fmt: skip
 
 
@@ -45,16 +46,25 @@ _NUMPY = {
         "an array of the thread is `kaio.local_mem(shape, dtype)`, one of the block `kaio.shared_mem(shape, dtype)`",
     ),
     **dict.fromkeys(("sum", "prod", "mean", "dot", "matmul", "einsum", "cumsum"), "write a `for` loop"),
-    "clip": "write `min(max(x, low), high)`",
     "where": "write `a if condition else b`",
     "square": "write `x * x`",
-    "sign": "write `i32(x > 0) - i32(x < 0)`",
     "mod": "write `a % b`",
     "divide": "write `a / b`",
     "floor_divide": "write `a // b`",
     "logical_and": "write `a and b`",
     "logical_or": "write `a or b`",
     "logical_not": "write `not a`",
+}
+
+# What of `math` no kernel has: it takes sequences, or gives integers that grow beyond any type.
+_MATH = {
+    "comb": "it outgrows 64 bits soon; multiply and divide in a loop, or write `math.exp(math.lgamma(n + 1) - ...)`",
+    "dist": "write `math.hypot(x1 - x0, y1 - y0)`",
+    "factorial": "it outgrows 64 bits at 21; write `math.gamma(n + 1)`, or multiply in a loop",
+    "fsum": "add in a loop, to an f64 where digits matter",
+    "perm": "it outgrows 64 bits soon; multiply in a loop",
+    "prod": "multiply in a loop",
+    "sumprod": "add products in a loop: `total += x[i] * y[i]`",
 }
 
 _LIBRARIES = {
@@ -105,7 +115,7 @@ def instead_of_call(callee: Any, text: str) -> str:
         if module.partition(".")[0] == library:
             return way_out
     if module == "math":
-        return "of `math` a kernel has sqrt, exp, log, sin and the like; write others as a function of your own"
+        return _MATH.get(name, "a kernel does not have it; write it as a function of your own")
     if isinstance(getattr(callee, "__wrapped__", None), types.FunctionType):  # functools, Numba
         return f"it is wrapped by `{_decorator(callee)}`; call the function inside: `{text}.__wrapped__(...)`"
     return "call a plain Python function, a `@kaio.func`, a dtype or one of kaio's functions"

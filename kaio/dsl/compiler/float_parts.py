@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir as llvm
 
+from kaio.dsl.compiler.comparisons import compare_same
 from kaio.dsl.compiler.float_bits import magnitude_bits
 from kaio.dsl.compiler.scalars import Value, llvm_type
 from kaio.dtypes import DType
@@ -30,10 +31,10 @@ def next_after(e: Emitter, x: Value, y: Value, dtype: DType) -> Value:
     other, _ = magnitude_bits(e, y, dtype)
     sign = b.and_(b.bitcast(y, bits), bits(1 << dtype.bits - 1))
     is_zero = b.icmp_unsigned("==", magnitude, bits(0))
-    outward = b.icmp_unsigned("==", b.fcmp_ordered("<", x, y), b.icmp_signed(">=", pattern, bits(0)))
+    outward = b.icmp_unsigned("==", compare_same(e, "<", x, y, dtype), b.icmp_signed(">=", pattern, bits(0)))
     stepped = b.select(outward, b.add(pattern, bits(1)), b.sub(pattern, bits(1)))
     stepped = b.select(is_zero, b.or_(sign, bits(1)), stepped)
-    stepped = b.select(b.fcmp_ordered("==", x, y), b.bitcast(y, bits), stepped)
+    stepped = b.select(compare_same(e, "==", x, y, dtype), b.bitcast(y, bits), stepped)
     lost = b.or_(b.icmp_unsigned(">", magnitude, infinity), b.icmp_unsigned(">", other, infinity))
     return b.bitcast(b.select(lost, b.or_(infinity, bits(1 << _stored_bits(infinity) - 1)), stepped), llvm_type(dtype))
 

@@ -64,9 +64,17 @@ _TWO = {
     "fmod": ("What truncating division leaves, exact; it has the sign of x.", "fma.rz.f32", True),
     "remainder": ("What division rounded to the nearest leaves, exact.", "fma.rz.f32", True),
 }
+
+
+def _power(e: Emitter, call: TypedCall, x: Any, y: Any) -> Any:
+    from kaio.dsl.compiler.power import real_power
+
+    return real_power(e, x, y, result_type(call))
+
+
 for _name, (_doc, _ptx, _same_bits) in _TWO.items():
     standard(
-        getattr(math, _name), floats(_name), library(_name), two, _doc,
+        getattr(math, _name), floats(_name), _power if _name == "pow" else library(_name), two, _doc,
         example=f"out[i] = math.{_name}(x[i], y[i])", ptx=_ptx, same_bits=_same_bits,
     )  # fmt: skip
 

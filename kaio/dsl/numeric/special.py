@@ -6,15 +6,20 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from kaio.dsl import primitives
 from kaio.dsl.casts import number
 from kaio.dsl.intrinsic import Resolved, intrinsic
-from kaio.dsl.numeric.operands import floats, from_library, library, one, standard
+from kaio.dsl.numeric.operands import floats, from_library, library, one, result_type, standard
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Type, show
 from kaio.dtypes import DType, i32
 
 if TYPE_CHECKING:
     pass
+
+if TYPE_CHECKING:
+    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = [
     "cyl_bessel_i0", "cyl_bessel_i1", "erfcinv", "erfcx", "erfinv", "j0", "j1", "jn", "normcdf", "normcdfinv", "y0",
@@ -109,9 +114,21 @@ def _with_order(name: str) -> Any:
     return typing
 
 
+def _jn(e: Emitter, call: TypedCall, n: Any, x: Any) -> Any:
+    """libdevice's, but near 0, where its recurrence overflows to NaN, the first term of the series: (x/2)**n / n!."""
+    dtype, b = result_type(call), e.b
+    count = e.convert(n, i32, dtype)
+    power = e.use(primitives.libdevice, "pow", [b.fmul(x, e.const(dtype, 0.5)), count], dtype)
+    factorial = e.use(primitives.libdevice, "tgamma", [b.fadd(count, e.const(dtype, 1.0))], dtype)
+    size = e.use(primitives.fabs, x, dtype)
+    is_small = b.fcmp_ordered("<", size, e.const(dtype, 2.0**-14 if dtype.bits == 32 else 2.0**-28))
+    is_small = b.and_(is_small, b.icmp_signed(">=", n, e.const(i32, 0)))
+    return b.select(is_small, b.fdiv(power, factorial), e.use(primitives.libdevice, "jn", [n, x], dtype))
+
+
 @intrinsic(
     _with_order("jn"),
-    emit=library("jn"),
+    emit=_jn,
     example="out[i] = kaio.jn(n[i] % 4, x[i])",
     ptx="0f26901D7D",
     same_bits=False,
