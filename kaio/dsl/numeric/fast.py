@@ -37,7 +37,7 @@ def _typing(name: str) -> Callable[..., Resolved]:
     return typing
 
 
-def _fast(ptx: str, since: str = "") -> Callable[[F], F]:
+def _fast(ptx: str, since: str = "", example: str = "") -> Callable[[F], F]:
     def record(function: F) -> F:
         name = function.__name__.removeprefix("fast_")
         rule = approximate.FUNCTIONS[name]
@@ -45,7 +45,7 @@ def _fast(ptx: str, since: str = "") -> Callable[[F], F]:
         made = intrinsic(
             _typing(name),
             emit=lambda e, call, *values: rule(e, *values),
-            example=f"out[i] = kaio.fast_{name}({arguments})",
+            example=example or f"out[i] = kaio.fast_{name}({arguments})",
             ptx=ptx,
             since=since,
             same_bits=False,
@@ -85,17 +85,17 @@ def fast_exp10(x: Any) -> Any:
     """10 to the power of x; the relative error grows with x, to 2 + floor(3 * abs(x)) ulp."""
 
 
-@_fast("lg2.approx.f32")
+@_fast("lg2.approx.f32", example="out[i] = kaio.fast_log(x[i] + 1.5)")
 def fast_log(x: Any) -> Any:
     """The natural logarithm; within 2**-21.4 for x from 0.5 to 2, elsewhere 3 ulp."""
 
 
-@_fast("lg2.approx.f32")
+@_fast("lg2.approx.f32", example="out[i] = kaio.fast_log2(x[i] + 1.5)")
 def fast_log2(x: Any) -> Any:
     """The logarithm to base 2 in one instruction; within 2**-22 for x from 0.5 to 2, elsewhere 2 ulp."""
 
 
-@_fast("lg2.approx.f32")
+@_fast("lg2.approx.f32", example="out[i] = kaio.fast_log10(x[i] + 1.5)")
 def fast_log10(x: Any) -> Any:
     """The logarithm to base 10; within 2**-22 for x from 0.5 to 2, elsewhere 3 ulp."""
 
@@ -125,6 +125,6 @@ def fast_rcp(x: Any) -> Any:
     """1 / x in one instruction, within 1 ulp."""
 
 
-@_fast("tanh.approx.f32", since="sm_75")
+@_fast("tanh.approx.f32", since="sm_75", example="out[i] = 1 + 0.01 * kaio.fast_tanh(x[i])")
 def fast_tanh(x: Any) -> Any:
     """The hyperbolic tangent in one instruction; relative error up to 2**-11."""
