@@ -142,9 +142,15 @@ def main() -> None:
         shown = [f"{dtype} {of['ulp']:<9} {of.get('differ', '')!s:7}" for dtype, of in sorted(dtypes.items())]
         print(f"{name:20}", *shown)
     kind = options.device.partition(":")[0]
-    result = {"benchmark": f"math_{kind}", "machine": machine(), "versions": versions(), "functions": functions}
     if options.only == list(FUNCTIONS):
-        (options.out / f"math_{kind}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        about = {"benchmark": f"math_{kind}", "machine": machine(), "versions": versions()}
+        (options.out / f"math_{kind}.json").write_text(written(about, functions), encoding="utf-8")
+
+
+def written(about: dict[str, Any], functions: dict[str, Any]) -> str:
+    """The results as JSON, a line for each function."""
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(found)}" for name, found in functions.items())
+    return json.dumps(about, indent=1).removesuffix("\n}") + ',\n "functions": {\n' + lines + "\n }\n}\n"
 
 
 if __name__ == "__main__":

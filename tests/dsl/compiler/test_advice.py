@@ -96,7 +96,7 @@ from tests.dsl.from_text import mistakes
         ),
         (
             "v = math.factorial(3)",
-            "`factorial` cannot be called in a kernel",
+            "`math.factorial` cannot be called in a kernel",
             "it outgrows 64 bits at 21; write `math.gamma(n + 1)`, or multiply in a loop",
         ),
         ("v = grid()", "`grid(ndim)`: missing a required argument: 'ndim'", "for example `col, row = kaio.grid(2)`"),
