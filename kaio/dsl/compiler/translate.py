@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from numba.cuda.compiler import CUDABytecodeInterpreter  # type: ignore[attr-defined]
 from numba.cuda.core import bytecode, errors
 from numba.cuda.core import ir as nir
+from numba.cuda.errors import UnsupportedBytecodeError
 
 from kaio.dsl import symbols
 from kaio.dsl.compiler import ir
@@ -146,18 +147,13 @@ def _interpret(function: types.FunctionType, source: Source) -> Any:
     interpreter.source, interpreter.positions = source, list(function.__code__.co_positions())
     try:
         return interpreter.interpret(bytecode.ByteCode(identity))
-    except (errors.NumbaError, NotImplementedError) as problem:
+    except (errors.NumbaError, UnsupportedBytecodeError, NotImplementedError) as problem:
         place = getattr(interpreter.loc, "place", None) or source.place(source.node)
         raise KernelSyntaxError(
-            f"this part of Python cannot be used in a kernel ({_first_line(problem)})",
+            "this part of Python cannot be used in a kernel",
             place=place,
             help="write it another way",
         ) from problem
-
-
-def _first_line(problem: BaseException) -> str:
-    lines = [line for line in str(problem).splitlines() if line.strip()]
-    return lines[0] if lines else type(problem).__name__
 
 
 class _Reader:

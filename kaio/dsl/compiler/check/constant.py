@@ -86,7 +86,7 @@ def _is_not_empty(node: ast.expr) -> bool:
         case ast.Call(func=ast.Name(id="range"), args=args, keywords=[]) if 1 <= len(args) <= 3:
             numbers = [_literal(argument) for argument in args]
             known = [number for number in numbers if number is not None]
-            return len(known) == len(numbers) and known[2:] != [0] and len(range(*known)) > 0
+            return len(known) == len(numbers) and known[2:] != [0] and bool(range(*known))
         case ast.Tuple(elts=[_, *_]):
             return True
     return False

@@ -235,7 +235,10 @@ def _call(scope: Scope, node: ast.Call) -> Iterator[Mistake]:
 
 
 def _print(scope: Scope, node: ast.Call) -> Iterator[Mistake]:
-    """The formats of f-strings are texts: a kernel does not compute them."""
+    """It is a statement of its own, and the formats of f-strings are texts: a kernel does not compute them."""
+    if not any(isinstance(statement, ast.Expr) and statement.value is node for statement in scope.nodes):
+        yield scope.mistake("`print` gives no value", node, "print in a statement of its own")
+        return
     strings = [argument for argument in node.args if isinstance(argument, ast.JoinedStr)]
     for part in (part for string in strings for part in string.values):
         match part:
