@@ -189,3 +189,10 @@ def test_a_count_that_is_none_is_refused(count):
 
 def test_what_is_no_range_is_refused():
     assert message(loop("unrolled(4)")).startswith("a kernel loops over `range(...)`")
+
+
+def test_a_range_longer_than_any_list_is_refused_with_its_length():
+    with pytest.raises(kaio.KernelSyntaxError, match="this loop of 100000000000000000000 turns makes the kernel"):
+        kernel("@kernel\ndef k(y: Out[i32]):\n    for j in kaio.unrolled(range(10**20)):\n        y[0] = 1").types(
+            "cpu"
+        )

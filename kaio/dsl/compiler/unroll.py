@@ -40,10 +40,10 @@ def unroll(blocks: Blocks) -> Blocks:
         return blocks
     size = sum(len(block.body) for block in blocks.values())
     while (loop := _find(blocks)) is not None:
-        size += (len(loop.turns) - 1) * sum(len(blocks[label].body) for label in loop.body)
+        size += (_count(loop.turns) - 1) * sum(len(blocks[label].body) for label in loop.body)
         if size > _MOST_STATEMENTS:
             raise KernelSyntaxError(
-                f"this loop of {len(loop.turns)} turns makes the kernel {size} statements long when it is written out, "
+                f"this loop of {_count(loop.turns)} turns makes the kernel {size} statements long when it is written out, "
                 f"and {_MOST_STATEMENTS} is the most",
                 place=blocks[loop.head].terminator.place,
                 help="write several turns at a time: `unrolled(range(...), count=8)`",
@@ -72,6 +72,11 @@ def _names_it(block: ir.Block) -> bool:
         op.value is unrolled if isinstance(op, ir.Constant) else isinstance(op, ir.Attribute) and op.name == "unrolled"
         for op in ops
     )
+
+
+def _count(turns: range) -> int:
+    """The length of a range, also where it is more than `len` can say."""
+    return max(0, -((turns.start - turns.stop) // turns.step))
 
 
 def _find(blocks: Blocks) -> _Loop | None:
