@@ -16,7 +16,8 @@ from kaio.dsl import stores
 from kaio.dsl.function import Func
 from kaio.dsl.intrinsic import Body, Intrinsic, Resolved
 from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import NONE, TupleType, Type, Weak, show
+from kaio.dsl.types import BufferAnnotation
+from kaio.dsl.values import NONE, ArrayType, BufferType, TupleType, Type, Weak, show
 from kaio.dtypes import DType
 from kaio.errors import KaioError, Place, UnsupportedFeatureError
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["InlinePtx", "ptx"]
 
-_PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)(?:\[([\w, ]+)\])?\}")
 _SINCE = re.compile(r"sm_\d+[af]?")
 _EXAMPLE = 'for example `kaio.ptx("brev.b32 {out}, {a};", a=kaio.u32, out=kaio.u32)`'
 
@@ -41,7 +42,7 @@ class _Form:
 
     name: str
     text: str
-    operands: Mapping[str, DType]
+    operands: Mapping[str, DType | BufferAnnotation]
     results: Mapping[str, DType]
     gives_tuple: bool
     host: FunctionType | None
@@ -95,7 +96,8 @@ def ptx(
     In `text` each operand and each result stands as its name in braces, and other braces are PTX's own. Operands are
     keywords with their dtype, in the order of the call's arguments; `out` is the dtype of the one result, which is
     `{out}`, or a dict of several by name, of which a call gives a tuple. A `bool_` is a predicate, the 16-bit types are
-    `.b16` registers, and PTX has no registers of 8 bits.
+    `.b16` registers, and PTX has no registers of 8 bits. An operand like `In[f32]` is a buffer or an array in shared
+    memory, of which the text has the address of an element: `[{p[i]}]`, where `i` is another operand or a number.
 
     `since` is the first architecture that has it. `volatile=True` says that it does more than to compute its result
     from its operands (it reads a clock, it waits, it speaks to other threads): it is then neither dropped nor moved.
@@ -134,7 +136,8 @@ def ptx(
     title = name or _first_word(text)
     for kind, named in (("operand", operands), ("result", results)):
         for key, dtype in named.items():
-            _check_dtype(title, kind, key, dtype)
+            if kind == "result" or not isinstance(dtype, BufferAnnotation):
+                _check_dtype(title, kind, key, dtype)
     _check_placeholders(title, text, operands, results)
     form = _Form(
         title, text, operands, results, isinstance(out, Mapping), _checked_host(title, host, operands),
@@ -169,11 +172,23 @@ def _check_dtype(title: str, kind: str, key: str, dtype: Any) -> None:
         )
 
 
-def _check_placeholders(title: str, text: str, operands: Mapping[str, DType], results: Mapping[str, DType]) -> None:
+def _names_in(text: str) -> dict[str, None]:
+    """The operands and results that a text names, those in the indices of others too."""
+    found: dict[str, None] = {}
+    for name, indices in _PLACEHOLDER.findall(text):
+        found |= dict.fromkeys([name, *(index for index in _indices(indices) if not index.isdigit())])
+    return found
+
+
+def _indices(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",")] if text else []
+
+
+def _check_placeholders(title: str, text: str, operands: Mapping[str, Any], results: Mapping[str, DType]) -> None:
     both = operands.keys() & results.keys()
     if both:
         raise KaioError(f"`{min(both)}` of inline PTX `{title}` is an operand and a result", help="rename one of them")
-    used = dict.fromkeys(_PLACEHOLDER.findall(text))
+    used = _names_in(text)
     known = [*results, *operands]
     for key in used:
         if key not in known:
@@ -182,6 +197,26 @@ def _check_placeholders(title: str, text: str, operands: Mapping[str, DType], re
     for key in known:
         if key not in used:
             raise KaioError(f"`{key}` is not in the text of inline PTX `{title}`", help=f"write it as `{{{key}}}`")
+    for name, written in _PLACEHOLDER.findall(text):
+        _check_address(title, operands, name, _indices(written))
+
+
+def _check_address(title: str, operands: Mapping[str, Any], name: str, indices: list[str]) -> None:
+    buffer = operands.get(name)
+    if not isinstance(buffer, BufferAnnotation):
+        if indices:
+            raise KaioError(f"`{name}` of inline PTX `{title}` is no buffer, and has no elements", help=f"`{{{name}}}`")
+        return
+    if len(indices) != buffer.ndim:
+        example = ", ".join("ijkl"[: buffer.ndim])
+        raise KaioError(
+            f"`{name}` of inline PTX `{title}` is {buffer!r}, of which the text has the address of an element",
+            help=f"write `[{{{name}[{example}]}}]`, with operands or numbers as indices",
+        )
+    for index in indices:
+        dtype = operands.get(index)
+        if not index.isdigit() and not (isinstance(dtype, DType) and dtype.is_int):
+            raise KaioError(f"index `{index}` of `{name}` in inline PTX `{title}` is no integer operand")
 
 
 def _checked_host(title: str, host: Any, operands: Mapping[str, DType]) -> FunctionType | None:
@@ -213,7 +248,13 @@ def _caller(frame: Any) -> Place:
 
 # ---------------------------------------------------------------------- calls
 def _typing(form: _Form, *types: Type) -> Resolved:
+    operands: list[Type] = []
     for (key, dtype), given in zip(form.operands.items(), types, strict=True):
+        if isinstance(dtype, BufferAnnotation):
+            _check_buffer(form, key, dtype, given)
+            operands.append(given)
+            continue
+        operands.append(dtype)
         if not isinstance(given, DType | Weak):
             raise RuleError(f"operand `{key}` of `{form.name}` is {show(dtype)}, not {show(given)}")
         try:
@@ -223,26 +264,63 @@ def _typing(form: _Form, *types: Type) -> Resolved:
             raise RuleError(f"operand of `{form.name}`: {problem.what}", way_out) from None
     results = tuple(form.results.values())
     result = TupleType(results) if form.gives_tuple else results[0] if results else NONE
-    operands = tuple(form.operands.values())
-    return Resolved(operands, result, body=Body(form.host, operands) if form.host is not None else None)
+    body = Body(form.host, tuple(operands)) if form.host is not None else None
+    return Resolved(tuple(operands), result, body=body)
+
+
+def _check_buffer(form: _Form, key: str, annotation: BufferAnnotation, given: Type) -> None:
+    """Whether an operand is the buffer or the shared array that the text means."""
+    if not isinstance(given, BufferType | ArrayType) or given.space not in ("global", "shared"):
+        raise RuleError(f"operand of `{form.name}` is {annotation!r}, not {show(given)}")
+    if given.dtype is not annotation.dtype or given.ndim != annotation.ndim:
+        raise RuleError(f"operand of `{form.name}` is {annotation!r}, not {show(given)}")
+    if annotation.access != "In" and isinstance(given, BufferType) and given.access == "In":
+        raise RuleError(
+            f"`{key}` is an `In` buffer, which a kernel only reads, and `{form.name}` writes it",
+            f"annotate it `{key}: InOut[{given.dtype!r}]`",
+        )
+    spaces = {space for space in ("global", "shared") if re.search(rf"\.{space}\b", form.text)}
+    if len(spaces) == 1 and given.space not in spaces:
+        raise RuleError(f"`{form.name}` is of {spaces.pop()} memory, and `{key}` is in {given.space} memory")
 
 
 def _cuda(form: _Form, e: Any, call: TypedCall, *values: Any) -> Any:
     from kaio.dsl.compiler.assembly import assemble
 
-    registers = {key: f"${k}" for k, key in enumerate([*form.results, *form.operands])}
-    text = _PLACEHOLDER.sub(lambda match: registers[match[1]], form.text.replace("$", "$$"))
+    given = dict(zip(form.operands, zip(values, call.operands, strict=True), strict=True))
+    operands: dict[str, Any] = {}  # by placeholder
+    for match in _PLACEHOLDER.finditer(form.text):
+        if match[0] not in operands and match[1] not in form.results:
+            value, type_ = given[match[1]]
+            operands[match[0]] = _address(form, e, value, type_, match, given) if match[2] else value
+    places = [f"{{{key}}}" for key in form.results] + list(operands)
+    text = _PLACEHOLDER.sub(lambda match: f"${places.index(match[0])}", form.text.replace("$", "$$"))
     marked = f"{e.target.note_written(e, form.name, form.text, form.place)}\n{text}"
     made = assemble(
         e,
         marked,
         [_register(e.llvm(dtype)) for dtype in form.results.values()],
-        [e.b.bitcast(value, _register(value.type)) for value in values],
+        [e.b.bitcast(value, _register(value.type)) for value in operands.values()],
         volatile=form.volatile,
         memory=form.memory,
     )
-    given = tuple(e.b.bitcast(v, e.llvm(dtype)) for v, dtype in zip(made, form.results.values(), strict=True))
-    return given if form.gives_tuple else given[0] if given else None
+    results = tuple(e.b.bitcast(v, e.llvm(dtype)) for v, dtype in zip(made, form.results.values(), strict=True))
+    return results if form.gives_tuple else results[0] if results else None
+
+
+def _address(form: _Form, e: Any, array: Any, type_: Type, match: re.Match[str], given: Mapping[str, Any]) -> Any:
+    """The address of an element: of 32 bits in shared memory where the text says `.shared`, else of 64."""
+    from llvmlite import ir as llvm
+
+    indices = _indices(match[2])
+    values = tuple(None if index.isdigit() else given[index][0] for index in indices)
+    types = tuple(Weak("i", (int(index),)) if index.isdigit() else given[index][1] for index in indices)
+    pointer = e.address(array, type_, values, TupleType(types), match[1])
+    if pointer.type.addrspace != 3:
+        return e.b.ptrtoint(pointer, llvm.IntType(64))
+    if re.search(r"\.shared\b", form.text):
+        return e.b.ptrtoint(pointer, llvm.IntType(32))
+    return e.b.ptrtoint(e.b.addrspacecast(pointer, pointer.type.pointee.as_pointer()), llvm.IntType(64))
 
 
 def _register(kind: Any) -> Any:

@@ -10,7 +10,25 @@ import numpy as np
 import pytest
 
 import kaio
-from kaio import CompileError, In, InOut, KaioError, KernelTypeError, Out, bool_, f32, f64, i16, i32, i64, u16, u32, u64
+from kaio import (
+    D2,
+    CompileError,
+    In,
+    InOut,
+    KaioError,
+    KernelTypeError,
+    Out,
+    bool_,
+    f32,
+    f64,
+    i16,
+    i32,
+    i64,
+    u16,
+    u32,
+    u64,
+)
+from tests.dsl.from_text import kernel as from_text
 
 T = TypeVar("T", i16, u16, i32, u32, i64, u64, f32, f64)
 
@@ -178,6 +196,84 @@ def test_another_record_under_the_name_recompiles_the_kernel() -> None:
     assert x.to_host()[0] == 2**32 - 15
 
 
+# ---------------------------------------------------------------------- memory
+def read(p, i):
+    return p[i]
+
+
+def write(p, i, j, value):
+    p[i, j] = value
+
+
+load_once = kaio.ptx(
+    "ld.global.L1::no_allocate.f32 {out}, [{p[i]}];", p=In[f32], i=i32, out=f32, host=read, memory=True
+)
+store_there = kaio.ptx(
+    "st.shared.u32 [{p[i, j]}], {value};", p=InOut[u32, D2], i=i32, j=i32, value=u32, memory=True, host=write
+)
+load_any = kaio.ptx("ld.u32 {out}, [{p[1]}];", p=In[u32], out=u32, memory=True, host=lambda p: p[1])
+
+
+@kaio.kernel
+def moves(x: In[f32], words: In[u32], out: Out[f32], seen: Out[u32]):
+    t = kaio.thread_idx.x
+    s = kaio.shared_mem((4, 8), u32)
+    one = kaio.shared_mem(2, u32)
+    out[t] = load_once(x, t)
+    store_there(s, t // 8, t % 8, u32(t))
+    one[1] = 7
+    kaio.bar_sync()
+    seen[t] = s[t // 8, t % 8] + load_any(words) + load_any(one)
+
+
+def test_the_address_of_an_element_is_an_operand(device: kaio.Device) -> None:
+    x, words = np.arange(32, dtype=np.float32), np.array([1, 100], np.uint32)
+    out, seen = device.alloc_zeros(32, f32), device.alloc_zeros(32, u32)
+    moves.over(32).block(32).launch(device.alloc_from(x), device.alloc_from(words), out, seen).wait()
+    np.testing.assert_array_equal(out.to_host(), x)
+    np.testing.assert_array_equal(seen.to_host(), np.arange(32) + 107)
+
+
+def test_addresses_compile_for_each_space() -> None:
+    program = moves.compile("sm_90")
+    assert program.cubin
+    assert "ld.global.L1::no_allocate.f32 %f" in program.ptx
+
+
+def test_an_element_outside_the_buffer_is_a_fault_of_the_host_function() -> None:
+    @kaio.kernel
+    def beyond(x: In[f32], out: Out[f32]):
+        out[0] = load_once(x, 5)
+
+    cpu = kaio.Device("cpu")
+    done = beyond.over(1).block(1).launch(cpu.alloc_zeros(2, f32), cpu.alloc_zeros(1, f32))
+    with pytest.raises(kaio.KernelFault, match="index 5 is out of range for axis 0 of `p`"):
+        done.wait()
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("load_once(words, 0)", "operand of `ld.global.L1::no_allocate.f32` is In[f32], not In[u32]"),
+        ("load_once(1.0, 0)", "operand of `ld.global.L1::no_allocate.f32` is In[f32], not float literal 1.0"),
+        (
+            "load_once(kaio.shared_mem(4, f32), 0)",
+            "`ld.global.L1::no_allocate.f32` is of global memory, and `kaio.shared_mem(4, f32)` is in shared memory",
+        ),
+        (
+            "store_there(grid, 0, 0, 1)",
+            "`grid` is an `In` buffer, which a kernel only reads, and `st.shared.u32` writes it",
+        ),
+    ],
+)
+def test_another_buffer_than_the_text_means_is_refused(call: str, expected: str) -> None:
+    made = from_text(
+        f"@kernel\ndef k(words: In[u32], grid: In[u32, D2], out: Out[f32]):\n    {call}\n",
+        load_once=load_once, store_there=store_there,
+    )  # fmt: skip
+    assert message(lambda: made.compile("sm_90")).splitlines()[0] == expected
+
+
 # ---------------------------------------------------------------------- outside a kernel
 def test_outside_a_kernel_it_runs_its_host_function() -> None:
     assert prmt(0x11, 0, 0) == 0x11111111
@@ -285,6 +381,21 @@ EXAMPLE = 'for example `kaio.ptx("brev.b32 {out}, {a};", a=kaio.u32, out=kaio.u3
         (
             lambda: kaio.ptx("neg.s32 {a}, {a};", a=i32, out={"a": i32}),
             "`a` of inline PTX `neg.s32` is an operand and a result\n  help: rename one of them",
+        ),
+        (
+            lambda: kaio.ptx("ld.f32 {out}, [{p}];", p=In[f32], out=f32),
+            (
+                "`p` of inline PTX `ld.f32` is In[f32], of which the text has the address of an element\n"
+                "  help: write `[{p[i]}]`, with operands or numbers as indices"
+            ),
+        ),
+        (
+            lambda: kaio.ptx("ld.f32 {out}, [{p[x]}];", p=In[f32], x=f32, out=f32),
+            "index `x` of `p` in inline PTX `ld.f32` is no integer operand",
+        ),
+        (
+            lambda: kaio.ptx("neg.s32 {out}, {a[0]};", a=i32, out=i32),
+            "`a` of inline PTX `neg.s32` is no buffer, and has no elements\n  help: `{a}`",
         ),
         (
             lambda: kaio.ptx("neg.s32 {out}, {a};", a=i32, out=i32, since="80"),
