@@ -13,6 +13,8 @@ REFUSED = [
     ("block_reduce_sum(x[0] > 0)", "`block_reduce_sum` of a bool: bools have no arithmetic", "cast it"),
     ("block_reduce_min(1j)", "`block_reduce_min` of complex literal 1j: complex numbers have no order and no bits",
      "fold `abs(z)`"),
+    ("block_reduce_argmin(f32x2(1, 2))", "`block_reduce_argmin` takes one number, not f32x2", "call it for each lane"),
+    ("block_reduce_or(f32x2(1, 2))", "`block_reduce_or` of f32, which has no bitwise operators", "cast it to an int"),
     ("block_reduce_and(x[0])", "`block_reduce_and` of f32, which has no bitwise operators", "cast it to an integer"),
     ("block_reduce_sum((x[0], 1))", "`block_reduce_sum` takes a number, not (f32, int literal 1)",
      "combine by a function: `kaio.block_reduce(value, function)`"),

@@ -19,21 +19,8 @@ Whether there is a second warp, and whether the last one is full, is the same fo
 
 from __future__ import annotations
 
-from kaio.dsl.collective.steps import (
-    arrive,
-    by_redux,
-    farthest,
-    from_above,
-    from_below,
-    from_lane,
-    get,
-    identity,
-    of_type,
-    put,
-    rank,
-    redux,
-    require,
-)
+from kaio.dsl.collective.numbers import by_redux, identity, of_type, rank, redux
+from kaio.dsl.collective.steps import arrive, farthest, from_above, from_below, from_lane, get, put, require
 from kaio.dsl.index import block_dim
 from kaio.dsl.warp import lane_id, warp_id
 

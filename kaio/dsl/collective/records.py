@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import literals
 from kaio.dsl.collective import folding
+from kaio.dsl.collective.signatures import (
+    ArgReduction,
+    FunctionReduction,
+    FunctionScan,
+    LaneBroadcast,
+    Reduction,
+    Scan,
+    ThreadBroadcast,
+)
 from kaio.dsl.collective.steps import exchangeable
 from kaio.dsl.complexes import ComplexType
 from kaio.dsl.intrinsic import Body, Resolved, intrinsic
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import BOOL, ObjectType, Type, Weak, show
+from kaio.dsl.vectors import VectorType
 from kaio.dtypes import DType, i32
 
 if TYPE_CHECKING:
@@ -29,7 +39,6 @@ __all__ = [
     "warp_scan_min", "warp_scan_or", "warp_scan_prod", "warp_scan_sum", "warp_scan_xor",
 ]  # fmt: skip
 
-T = TypeVar("T")
 
 _GROUPS = {"warp": "the lanes of the warp", "block": "the threads of the block"}
 _WORDS = {
@@ -47,54 +56,12 @@ _RULES = {
 }
 
 
-# ---------------------------------------------------------------------- to type checkers
-class Reduction(Protocol):
-    """`block_reduce_sum` and its kin."""
-
-    def __call__(self, value: T) -> T: ...
-
-
-class ArgReduction(Protocol):
-    """`block_reduce_argmin` and its kin."""
-
-    def __call__(self, value: T, index: int | None = None) -> tuple[T, int]: ...
-
-
-class FunctionReduction(Protocol):
-    """`block_reduce` and `warp_reduce`."""
-
-    def __call__(self, value: T, function: Callable[[T, T], Any]) -> T: ...
-
-
-class Scan(Protocol):
-    """`block_scan_sum` and its kin."""
-
-    def __call__(self, value: T, exclusive: bool = False) -> T: ...
-
-
-class FunctionScan(Protocol):
-    """`block_scan` and `warp_scan`."""
-
-    def __call__(
-        self, value: T, function: Callable[[T, T], Any], exclusive: bool = False, initial: Any = None
-    ) -> T: ...
-
-
-class LaneBroadcast(Protocol):
-    """`warp_broadcast`."""
-
-    def __call__(self, value: T, lane: int = 0) -> T: ...
-
-
-class ThreadBroadcast(Protocol):
-    """`block_broadcast`."""
-
-    def __call__(self, value: T, thread: int = 0) -> T: ...
-
-
 # ---------------------------------------------------------------------- types
 def _number(name: str, value: Type, operation: str) -> Type:
-    """The type of a value that is folded by an operation with a name."""
+    """The type of a value that is folded by an operation with a name; a vector is folded lane by lane."""
+    if isinstance(value, VectorType):
+        _number(name, value.lane, operation)
+        return value
     if isinstance(value, ComplexType):
         if operation not in ("sum", "prod"):
             raise RuleError(f"`{name}` of {show(value)}: complex numbers have no order and no bits", "fold `abs(z)`")
@@ -183,6 +150,8 @@ def _arg_reduction(group: str, operation: str) -> ArgReduction:
     )
 
     def typing(value: Type, index: Type | None = None) -> Resolved:
+        if isinstance(value, VectorType):
+            raise RuleError(f"`{name}` takes one number, not {show(value)}", "call it for each lane, for example `v.x`")
         dtype = _number(name, value, operation)
         if index is None:
             return _resolved((dtype,), bodies[0], function)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kaio.dsl import literals, stores
+from kaio.dsl import literals
 from kaio.dsl.intrinsic import Resolved, intrinsic
 from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import BOOL, NONE, Compound, EnumType, ObjectType, TupleType, Type, Weak, show
-from kaio.dtypes import DTYPES, DType, i32
+from kaio.dsl.values import BOOL, NONE, Compound, EnumType, TupleType, Type, Weak, show
+from kaio.dtypes import DType, i32
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = [
-    "arrive", "by_redux", "exchangeable", "farthest", "from_above", "from_below", "from_lane", "get", "identity",
-    "of_type", "put", "rank", "redux", "require",
+    "arrive", "exchangeable", "farthest", "from_above", "from_below", "from_lane", "get", "put", "require",
 ]  # fmt: skip
 
 SLOTS = 33
@@ -170,149 +167,3 @@ def _require(e: Emitter, call: TypedCall, holds: Any) -> None:
 @intrinsic(lambda holds: Resolved((BOOL,), NONE), emit=_require)
 def require(holds: bool) -> None:
     """Leave with a fault unless the thread is one of the block."""
-
-
-# ---------------------------------------------------------------------- numbers
-def _of_type(value: Type, like: Type) -> Resolved:
-    wanted, pairs = exchangeable(like, "it"), [(value, like)]
-    if isinstance(like, Compound):
-        if not (isinstance(value, Compound) and value.is_like(like)):
-            raise _wrong_result(value, like)
-        pairs = list(zip(value.items, like.items, strict=True))
-    for given, type_ in pairs:
-        if not isinstance(given, DType | Weak) or not isinstance(type_, DType | Weak):
-            if given != type_:
-                raise _wrong_result(value, like)
-            continue
-        try:
-            stores.store(given, literals.default(type_))
-        except RuleError:
-            raise _wrong_result(value, like) from None
-    return Resolved((wanted, wanted), wanted)
-
-
-def _wrong_result(value: Type, like: Type) -> RuleError:
-    return RuleError(
-        f"the function of two {show(like)} gives {show(value)}, which is no {show(like)}", "cast what it returns"
-    )
-
-
-@intrinsic(_of_type, emit=lambda e, call, value, like: value)
-def of_type(value: Any, like: Any) -> Any:
-    """A value converted to the type of another, as in a store."""
-
-
-_IDENTITIES: dict[str, Callable[[DType], int | float]] = {
-    "sum": lambda dtype: 0,
-    "prod": lambda dtype: 1,
-    "min": lambda dtype: math.inf if dtype.is_float else dtype.range[1],
-    "max": lambda dtype: -math.inf if dtype.is_float else dtype.range[0],
-    "and": lambda dtype: -1 if dtype.kind == "i" else dtype.range[1],
-    "or": lambda dtype: 0,
-    "xor": lambda dtype: 0,
-}
-
-
-def _identity_typing(value: Type, name: Type) -> Resolved:
-    assert isinstance(name, ObjectType)
-    return Resolved((value, name), value, (name.value,))
-
-
-def _identity(e: Emitter, call: TypedCall, *_: Any) -> Any:
-    find = _IDENTITIES[call.static[0]]
-    if isinstance(call.result, Compound):  # a complex number
-        parts = [item for item in call.result.items if isinstance(item, DType)]
-        return e.const(parts[0], find(parts[0])), e.const(parts[1], 0)
-    assert isinstance(call.result, DType)
-    return e.const(call.result, find(call.result))
-
-
-@intrinsic(_identity_typing, emit=_identity)
-def identity(value: Any, name: str) -> Any:
-    """The number of that type which changes no other in `sum`, `prod`, `min`, `max`, `and`, `or` and `xor`."""
-
-
-_SIGNED = {dtype.bits: dtype for dtype in DTYPES if dtype.kind == "i"}
-
-
-def _rank_typing(value: Type, name: Type) -> Resolved:
-    assert isinstance(value, DType)
-    assert isinstance(name, ObjectType)
-    return Resolved((value, name), _SIGNED[value.bits] if value.is_float else value, (name.value,))
-
-
-def _rank(e: Emitter, call: TypedCall, value: Any, _: Any) -> Any:
-    from kaio.dsl.compiler.atomics import bits_of
-    from kaio.dsl.compiler.float_bits import magnitude_bits
-
-    dtype, result = call.operands[0], call.result
-    assert isinstance(dtype, DType)
-    assert isinstance(result, DType)
-    if not dtype.is_float:
-        return value
-    low, high = result.range
-    bits = bits_of(e, value, dtype)
-    # from -0.0 down, the bits of floats are in reverse
-    ordered = e.b.xor(bits, e.b.and_(e.b.ashr(bits, e.const(result, dtype.bits - 1)), e.const(result, high)))
-    last = e.const(result, high if call.static[0] == "min" else low)
-    size, infinity = magnitude_bits(e, value, dtype)
-    return e.b.select(e.b.icmp_unsigned(">", size, infinity), last, ordered)
-
-
-@intrinsic(_rank_typing, emit=_rank)
-def rank(value: Any, name: str) -> Any:
-    """An integer that is ordered as the numbers are: -0.0 below 0.0, NaN behind all that `min` or `max` may choose."""
-
-
-# ---------------------------------------------------------------------- one instruction for a warp
-_REDUX = {"sum": "add", "min": "min", "max": "max", "and": "and", "or": "or", "xor": "xor"}
-
-
-def _has_redux(dtype: Type, name: str) -> bool:
-    return isinstance(dtype, DType) and not dtype.is_float and dtype.bits <= 32 and name in _REDUX
-
-
-def _redux_typing(value: Type, name: Type) -> Resolved:
-    assert isinstance(name, ObjectType)
-    return Resolved((value, name), value, (name.value,))
-
-
-def _by_redux_cuda(e: Emitter, call: TypedCall, *_: Any) -> Any:
-    return e.const(BOOL, e.target.has("sm_80") and _has_redux(call.operands[0], call.static[0]))
-
-
-@intrinsic(
-    lambda value, name: Resolved((value, name), BOOL, (name.value,)),
-    cuda=_by_redux_cuda,
-    host=lambda e, call, *_: e.const(BOOL, False),
-)
-def by_redux(value: Any, name: str) -> bool:
-    """Whether `redux` does that to such a value here; known while emitting."""
-    raise AssertionError
-
-
-def _redux_cuda(e: Emitter, call: TypedCall, value: Any, _: Any) -> Any:
-    """`redux.sync` of PTX (sm_80) on 32 bits; a narrower integer is widened, which changes no result of its width."""
-    from llvmlite import ir as llvm
-
-    dtype, word = call.operands[0], llvm.IntType(32)
-    assert isinstance(dtype, DType)
-    if value.type != word:
-        value = (e.b.sext if dtype.kind == "i" else e.b.zext)(value, word)
-    name = _REDUX[call.static[0]]
-    suffix = "b32" if name in ("and", "or", "xor") else "s32" if dtype.kind == "i" else "u32"
-    code = llvm.InlineAsm(
-        llvm.FunctionType(word, [word, word]), f"redux.sync.{name}.{suffix} $0, $1, $2;", "=r,r,r", side_effect=True
-    )
-    # An ordinary call of inline assembly may be duplicated into both sides of a branch; this one may not.
-    found = e.b.call(code, [value, e.const(i32, -1)], attrs=("convergent",))
-    return e.b.trunc(found, e.llvm(dtype)) if e.llvm(dtype) != word else found
-
-
-def _no_redux(e: Emitter, call: TypedCall, *_: Any) -> Any:
-    raise NotImplementedError("`by_redux` is false on the host")
-
-
-@intrinsic(_redux_typing, cuda=_redux_cuda, host=_no_redux)
-def redux(value: Any, name: str) -> Any:
-    """A fold of all lanes of the warp by one instruction."""
