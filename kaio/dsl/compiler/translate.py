@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from numba.cuda.compiler import CUDABytecodeInterpreter  # type: ignore[attr-defined]
 from numba.cuda.core import bytecode, errors
 from numba.cuda.core import ir as nir
-from numba.cuda.errors import UnsupportedBytecodeError
+from numba.cuda.errors import UnsupportedBytecodeError  # type: ignore[attr-defined]
 
 from kaio.dsl import symbols
 from kaio.dsl.compiler import ir

@@ -43,7 +43,7 @@ def unroll(blocks: Blocks) -> Blocks:
         size += (_count(loop.turns) - 1) * sum(len(blocks[label].body) for label in loop.body)
         if size > _MOST_STATEMENTS:
             raise KernelSyntaxError(
-                f"this loop of {_count(loop.turns)} turns makes the kernel {size} statements long when it is written out, "
+                f"this loop of {_count(loop.turns)} turns makes the kernel {size} statements long when written out, "
                 f"and {_MOST_STATEMENTS} is the most",
                 place=blocks[loop.head].terminator.place,
                 help="write several turns at a time: `unrolled(range(...), count=8)`",
