@@ -125,7 +125,7 @@ class Parameters:
     def pack(self, pack: Callable[..., bytes], call: Call, places: tuple[int, ...] = ()) -> bytes:
         """The argument block, with `places` (of dynamic shared arrays); LaunchError for a scalar that does not fit."""
         try:
-            return pack(*call.packed, *places)
+            return pack(*call.packed, *places) if places else pack(*call.packed)
         except (struct.error, OverflowError, TypeError):
             return pack(*self.convert(call), *places)
 
@@ -213,12 +213,18 @@ class Parameters:
         uses = call.uses
         for later in range(1, len(uses)):
             buffer, access = uses[later]
-            start, stop = _bytes_of(buffer)
+            start = buffer.pointer
+            stop = start + buffer.nbytes
+            if not buffer.is_contiguous:
+                start, stop = buffer.byte_range
             for earlier in range(later):
                 other, other_access = uses[earlier]
                 if access == "In" == other_access:
                     continue
-                other_start, other_stop = _bytes_of(other)
+                other_start = other.pointer
+                other_stop = other_start + other.nbytes
+                if not other.is_contiguous:
+                    other_start, other_stop = other.byte_range
                 # An empty buffer has no byte, wherever it points.
                 meet = start < other_stop and other_start < stop and start < stop and other_start < other_stop
                 if meet and ((buffer.is_contiguous and other.is_contiguous) or _share_elements(buffer, other)):
@@ -235,12 +241,6 @@ class Parameters:
             help=f"pass a copy, for example `{names[two if written == one else one]}.copy()`, "
             "or use one InOut parameter for both",
         )
-
-
-def _bytes_of(buffer: GpuBuffer[Any]) -> tuple[int, int]:
-    """The address of the first byte, and the one after the last."""
-    start = buffer.pointer
-    return (start, start + buffer.nbytes) if buffer.is_contiguous else buffer.byte_range
 
 
 def _share_elements(one: GpuBuffer[Any], two: GpuBuffer[Any]) -> bool:

@@ -243,9 +243,9 @@ class Launcher:
             kernel.parameters.convert(call)  # a wrong scalar is told before the time to compile is spent
             variant = kernel.variants.make(device, check, call, wide)
         fitting = self._fitting
-        if variant is not fitting.variant:
+        if variant is not fitting[0]:
             fitting = self._fit(variant, geometry, device)
-        places, shared_nbytes = fitting.shared
+        places, shared_nbytes = fitting[1]
         arguments = kernel.parameters.pack(variant.pack, call, places)
         return self._stream or device.current_stream(), variant, geometry, arguments, call.uses, shared_nbytes
 

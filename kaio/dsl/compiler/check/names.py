@@ -33,6 +33,16 @@ _FROM_CUDA = {
     "laneid": "lane_id",
     "shared": "shared_mem",
     "local": "local_mem",
+    "const": "const_mem",
+    "threadfence": "fence",
+    "threadfence_block": "fence",
+    "threadfence_system": "fence",
+    "__threadfence": "fence",
+    "__ldg": "load",
+    "ldg": "load",
+    "memcpy_async": "cp_async",
+    "reinterpret_cast": "bitcast",
+    "static_range": "unrolled",
     "atomic": "atomic_add",
 }
 
