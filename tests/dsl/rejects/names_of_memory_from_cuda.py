@@ -1,7 +1,7 @@
 import kaio
+from kaio import InOut, f32
 
 
-@kaio.kernel
 def kernel(x: InOut[f32]):
     kaio.threadfence_block()
     for k in kaio.static_range(4):
