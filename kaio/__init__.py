@@ -31,6 +31,13 @@ In a kernel (Python's abs, min, max, round, len, range, int, float, bool and `ma
     unrolled                writes a loop out: `for k in unrolled(range(4)):`
     fence                   orders what a thread writes, as the block, the device or the system sees it
     bar_sync, syncwarp      wait for all threads of the block, of the warp
+    bar_sync_count, bar_sync_and, bar_sync_or
+                            wait for all threads of the block and tell for how many, all, any a bool is true
+    named_bar_sync, named_bar_arrive
+                            wait for some warps of the block; come to such a barrier without waiting
+    grid_sync               waits for all threads of the grid
+    cluster_sync, cluster_rank, cluster_size, cluster_shared
+                            wait for the blocks of a cluster, which this one is, how many, their shared memory
     lane_id, warp_id        this thread's place in its warp, and its warp's in the block
     shfl_sync_idx, shfl_sync_up, shfl_sync_down, shfl_sync_bfly
                             read a value of another lane of the warp
@@ -114,6 +121,7 @@ from kaio.dsl.atomic import (
     atomic_xor,
 )
 from kaio.dsl.bitcasts import bitcast
+from kaio.dsl.blocks import cluster_rank, cluster_shared, cluster_size, cluster_sync, grid_sync
 from kaio.dsl.collective import (
     block_broadcast,
     block_reduce,
@@ -251,7 +259,7 @@ from kaio.dsl.numeric.special import (
 )
 from kaio.dsl.ptx import InlinePtx, ptx
 from kaio.dsl.random import philox, random_normal, random_normal4, random_u32, random_uniform, random_uniform4
-from kaio.dsl.sync import bar_sync
+from kaio.dsl.sync import bar_sync, bar_sync_and, bar_sync_count, bar_sync_or, named_bar_arrive, named_bar_sync
 from kaio.dsl.types import D0, D1, D2, D3, D4, Const, In, InOut, Out, Strided
 from kaio.dsl.unrolling import unrolled
 from kaio.dsl.vote import (
@@ -358,11 +366,12 @@ __all__ = [  # noqa: RUF022 - grouped by meaning
     "block_dim", "block_idx", "grid", "grid_dim", "thread_idx",
     "atomic_add", "atomic_and", "atomic_cas", "atomic_dec", "atomic_exch", "atomic_inc", "atomic_max", "atomic_min",
     "atomic_or", "atomic_sub", "atomic_xor",
-    "bar_sync",
     "ldmatrix_a", "ldmatrix_b", "load_matrix_a", "load_matrix_b", "load_matrix_c", "matrix_a", "matrix_b",
     "matrix_c", "matrix_zeros", "mma", "stmatrix", "store_matrix",
     "bitcast", "const_mem", "cp_async", "cp_async_commit", "cp_async_wait", "dynamic_shared", "fence", "load",
     "local_mem", "shared_mem", "store", "unrolled",
+    "bar_sync", "bar_sync_and", "bar_sync_count", "bar_sync_or", "named_bar_arrive", "named_bar_sync",
+    "cluster_rank", "cluster_shared", "cluster_size", "cluster_sync", "grid_sync",
     "InlinePtx", "ptx",
     "block_broadcast", "block_reduce", "block_reduce_and", "block_reduce_argmax", "block_reduce_argmin",
     "block_reduce_max", "block_reduce_min", "block_reduce_or", "block_reduce_prod", "block_reduce_sum",

@@ -25,12 +25,13 @@ from __future__ import annotations
 import struct
 
 __all__ = [
-    "ALONE", "ARGUMENTS", "BARRIER", "BLOCK", "BLOCK_DIM", "BLOCK_IDX", "CONTEXT_NBYTES", "DIVERGED", "FAILED",
-    "FAULT", "FAULTED", "FAULT_INDEX", "FAULT_OTHER", "FAULT_SITE", "FAULT_SIZE", "FAULT_THREAD", "FRAMES",
-    "FRAME_ALIGNMENT", "FRAME_NBYTES", "GIVEN", "GRID_DIM", "LAST_STARTED", "MASK", "MAX_EXITS", "MAX_THREADS",
-    "MEMBERS", "MIXED", "MOST_WORDS", "SHARED", "SHARED_ALIGNMENT", "STATE", "STUCK", "TAKEN", "THREADS", "WARP",
-    "WARP_ALL", "WARP_ANY", "WARP_SYNC", "WARP_SYNC_ALL", "WENT_ROUND", "WORDS", "WORD_COUNT", "WORD_STRIDE", "WORKER",
-    "frame_stride",
+    "ALONE", "APART", "ARGUMENTS", "ARRIVED", "BARRIER", "BLOCK", "BLOCK_DIM", "BLOCK_IDX", "CLUSTER", "CLUSTER_DIM",
+    "CLUSTER_RANK", "CONTEXT_NBYTES", "COUNT", "DIVERGED", "FAILED", "FAULT", "FAULTED", "FAULT_INDEX", "FAULT_OTHER",
+    "FAULT_SITE", "FAULT_SIZE", "FAULT_THREAD", "FRAMES", "FRAME_ALIGNMENT", "FRAME_NBYTES", "GIVEN", "GRID",
+    "GRID_DIM", "LAST_STARTED", "MASK", "MAX_EXITS", "MAX_THREADS", "MEMBERS", "MIXED", "MOST_WORDS", "NAMED",
+    "NAMED_COUNT", "NAMED_THREADS", "NAMED_TURN", "SHARED", "SHARED_ALIGNMENT", "SHARED_STRIDE", "SHORT", "SITE",
+    "STATE", "STUCK", "TAKEN", "THREADS", "WARP", "WARP_ALL", "WARP_ANY", "WARP_SYNC", "WARP_SYNC_ALL", "WENT_ROUND",
+    "WORDS", "WORD_COUNT", "WORD_STRIDE", "WORKER", "frame_stride",
 ]  # fmt: skip
 
 MAX_THREADS = 1024
@@ -46,9 +47,16 @@ FAULT, FAULT_SITE, FAULT_THREAD, FAULT_OTHER = 96, 100, 104, 108  # i32: the fir
 FAULT_INDEX, FAULT_SIZE = 112, 120  # i64
 ALONE = 128  # i32: 1 while no other worker runs this launch, so that a plain update is an atomic one
 MEMBERS = 132  # u32: the lanes of the warp operation that was completed last
-TAKEN = 192  # u32[MOST_WORDS][32]: what they gave; each row is one vector
+COUNT, ARRIVED = 136, 140  # i32: threads that gave a barrier something else than 0, and all that came to it
+CLUSTER_DIM, CLUSTER_RANK = 144, 156  # i32, three of the first: blocks of a cluster; the number of this one in it
+SHARED_STRIDE = 160  # i64: bytes from the shared memory of one block of a cluster to the next
+SITE = 168  # i32: where a block waits for other blocks; 0 where it does not
+TAKEN = 192  # u32[MOST_WORDS][32]: what the lanes of a warp operation gave; each row is one vector
 MOST_WORDS = 16
-CONTEXT_NBYTES = TAKEN + MOST_WORDS * 32 * 4
+# i32[16] each: of the named barriers, threads that have come, how often it was completed, threads that it waits for
+NAMED_COUNT = TAKEN + MOST_WORDS * 32 * 4
+NAMED_TURN, NAMED_THREADS = NAMED_COUNT + 64, NAMED_COUNT + 128
+CONTEXT_NBYTES = NAMED_COUNT + 192
 
 # Per-thread words. The stride is not a power of two, or all words of a thread would fall into one set of the cache.
 STATE, MASK, GIVEN = range(3)
@@ -57,18 +65,23 @@ FAULTED = -100
 MAX_EXITS = 60  # exits of a kernel that are told apart; those above share the last number
 MIXED = 1 << 62  # set in a reach mask that holds the shared number: "one exit only" cannot be said of it
 
-# What a thread can wait for (kinds of sites): the block; the lanes in MASK; all lanes of its warp that have not
-# returned; the same two, where they may be at any such site; the lanes that can come here before the warp must wait.
-# In the table that the scheduler gets, 256 times the number of words given is added. 0 is no place to wait.
-BARRIER, WARP, WARP_ALL, WARP_SYNC, WARP_SYNC_ALL, WARP_ANY = 1, 8, 9, 10, 11, 12
+# What a thread can wait for (kinds of sites): the block; some of it; the cluster; the grid; the lanes in MASK; all
+# lanes of its warp that have not returned; the same two, where they may be at any such site; the lanes that can come
+# here before the warp must wait. In the table that the scheduler gets, 256 times the number of words given is added. 0
+# is no place to wait.
+BARRIER, NAMED, CLUSTER, GRID, WARP, WARP_ALL, WARP_SYNC, WARP_SYNC_ALL, WARP_ANY = 1, 2, 4, 5, 8, 9, 10, 11, 12
 
 # Kinds of faults (FAULT): a check recorded by a thread; threads wait at different barriers; one went round a barrier;
-# a warp operation whose lanes cannot all come (the index is the mask).
-FAILED, DIVERGED, WENT_ROUND, STUCK = 1, 2, 3, 4
+# a warp operation whose lanes cannot all come (the index is the mask); a named barrier to which not enough threads come
+# (the index is how many came, the size how many it waits for); blocks that wait for each other at different places, or
+# for one that has returned (the index is the other block).
+FAILED, DIVERGED, WENT_ROUND, STUCK, SHORT, APART = 1, 2, 3, 4, 5, 6
 
 # Arguments of `kaio_worker`: context as number; context as i32s and as i64s; words; kinds and reach of the sites;
-# start and run as numbers; whether threads wait; number of blocks, blocks of a chunk, the shared counter.
-WORKER = struct.Struct("@q" + "Pi" + "Pi" + "Pii" + "Pi" + "Pi" + "qqi" + "qq" + "Pi")
+# start and run as numbers; how threads wait; number of blocks, or of groups of blocks that run together; how many
+# blocks a group has (0: blocks run by themselves); groups of a chunk, the shared counter. Contexts and words of the
+# blocks of a group lie behind each other.
+WORKER = struct.Struct("@q" + "Pi" + "Pi" + "Pii" + "Pi" + "Pi" + "qqi" + "qiq" + "Pi")
 
 
 def frame_stride(nbytes: int) -> int:

@@ -82,6 +82,7 @@ class Program:
     shared_nbytes: of the arrays in shared memory whose sizes are known when compiling
     dynamic: those whose sizes a launch says, in the order in which they lie behind each other
     prints: the lines it prints
+    waits_for_grid: whether a thread may wait for all of the grid
     """
 
     name: str
@@ -91,6 +92,7 @@ class Program:
     shared_nbytes: int
     dynamic: tuple[DynamicArray, ...] = field(default=(), kw_only=True)
     prints: tuple[Line, ...] = field(default=(), kw_only=True, repr=False)
+    waits_for_grid: bool = field(default=False, kw_only=True)
 
     @property
     def dynamic_start(self) -> int:

@@ -101,7 +101,7 @@ class ArrayType:
         is, so that nothing of the array exists at run time but its elements
     """
 
-    space: Literal["shared", "local", "constant"]
+    space: Literal["shared", "local", "constant", "cluster"]
     dtype: DType
     shape: tuple[int, ...]
     index: DType = i32
@@ -115,6 +115,8 @@ class ArrayType:
     def __repr__(self) -> str:
         if self.space == "constant":
             return f"constant array of {self.dtype!r}[{', '.join(map(str, self.shape))}]"
+        if self.space == "cluster":
+            return f"another block's shared_mem({self.shape!r}, {self.dtype!r})"
         return f"{self.space}_mem({self.shape!r}, {self.dtype!r})"
 
 

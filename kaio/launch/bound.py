@@ -28,9 +28,16 @@ class BoundLaunch:
         self._prepare(values)
 
     def _prepare(self, values: list[Any]) -> None:
-        stream, variant, geometry, arguments, uses, shared_nbytes = self._launcher.ready(tuple(values), {})
+        stream, variant, geometry, arguments, uses, shared_nbytes, together = self._launcher.ready(tuple(values), {})
         self._prepared = stream.prepare(
-            variant.loaded, geometry.grid, geometry.block, arguments, uses, shared_nbytes, self._launcher.timed
+            variant.loaded,
+            geometry.grid,
+            geometry.block,
+            arguments,
+            uses,
+            shared_nbytes,
+            self._launcher.timed,
+            together,
         )
         self._values = values
 

@@ -20,8 +20,9 @@ from kaio.launch.geometry import (
     three,
 )  # fmt: skip
 from kaio.launch.shared import SharedMemory, lay_out, read_counts
+from kaio.launch.together import check_cluster, read_cluster, read_cooperative, together, whole_clusters
 from kaio.runtime import Completion, Device, Stream
-from kaio.runtime.stream import Uses
+from kaio.runtime.stream import Together, Uses
 
 if TYPE_CHECKING:
     from kaio.launch.bound import BoundLaunch
@@ -30,8 +31,8 @@ __all__ = ["Launchable", "Launcher", "Ready", "Variant"]
 
 __tracebackhide__ = is_message
 
-_PICKLED = ("_shape", "_grid", "_block", "_device", "_check", "_counts", "timed")
-_NOT_YET = ("schedule", "cooperative", "cluster", "fuel")
+_PICKLED = ("_shape", "_grid", "_block", "_device", "_check", "_counts", "_cooperative", "_cluster", "timed")
+_NOT_YET = ("schedule", "fuel")
 
 
 class Variant(Protocol):
@@ -78,11 +79,12 @@ class Fitting(NamedTuple):
 
     variant: Variant | None
     shared: SharedMemory
+    together: Together | None = None
 
 
 # A launch after all checks: where it runs, and what is launched there (the number is of bytes of dynamic shared
 # memory). A plain tuple, as each launch makes one.
-Ready = tuple[Stream, Variant, Geometry, bytes, Uses, int]
+Ready = tuple[Stream, Variant, Geometry, bytes, Uses, int, Together | None]
 
 _NOTHING_FITS = Fitting(None, SharedMemory())
 
@@ -95,15 +97,17 @@ class Launcher:
     """
 
     __slots__ = (
-        "_block", "_check", "_counts", "_device", "_fitting", "_geometries", "_grid", "_shape", "_stream", "kernel",
-        "timed",
+        "_block", "_check", "_cluster", "_cooperative", "_counts", "_device", "_fitting", "_geometries", "_grid",
+        "_shape", "_stream", "kernel", "timed",
     )  # fmt: skip
 
     kernel: Launchable
     timed: bool
 
     def __init__(self, kernel: Launchable) -> None:
-        unset = {"_shape": None, "_grid": None, "_block": None, "_stream": None, "_device": None, "_check": None}
+        unset = dict.fromkeys(
+            ("_shape", "_grid", "_block", "_stream", "_device", "_check", "_cooperative", "_cluster")
+        )  # fmt: skip
         self._fill({"kernel": kernel, "timed": False, "_counts": {}, **_unresolved(), **unset})
 
     _shape: tuple[int, ...] | None
@@ -112,6 +116,8 @@ class Launcher:
     _stream: Stream | None
     _device: Device | None
     _check: str | None
+    _cooperative: bool | None
+    _cluster: Dims | None
     _counts: dict[str, int]  # elements of the dynamic shared arrays
     _geometries: dict[Device, Geometry]
     _fitting: Fitting  # the last one
@@ -175,25 +181,41 @@ class Launcher:
             help=f"for example `.on(kaio.Device({where!r}))`" if isinstance(where, str | int) else None,
         )
 
-    def options(self, *, check: str | bool | None = None, timed: bool | None = None, **later: Any) -> Launcher:
+    def options(
+        self,
+        *,
+        check: str | bool | None = None,
+        timed: bool | None = None,
+        cooperative: bool | None = None,
+        cluster: Any = None,
+        **later: Any,
+    ) -> Launcher:
         """Options of the launch: `check="bounds"` (or True) and `check="off"`; without it as the device does.
 
         With "bounds" a wrong index, a failed `assert`, a division of integers by zero and a negative exponent raise
         KernelFault. With "off" nothing looks: a wild index reads or overwrites other memory, and may crash the process.
 
         `timed=True` makes the completion's `elapsed_ms` known.
+
+        `cooperative=True` runs all blocks at the same time, and raises LaunchError for more than fit on the device; a
+        kernel that uses `kaio.grid_sync()` is launched so by itself. `cluster=(2, 1, 1)` makes clusters of so many
+        blocks, x first, on GPUs from sm_90 on; a grid by `over` is rounded up to whole clusters.
         """
         changes: dict[str, Any] = {}
         for name in later:
             if name in _NOT_YET:
                 raise UnsupportedFeatureError(f"`options({name}=…)` is not supported yet")
-            raise LaunchError(f"`options` has no `{name}`", help="it takes check= and timed=")
+            raise LaunchError(f"`options` has no `{name}`", help="it takes check=, timed=, cooperative= and cluster=")
         if check is not None:
             changes["_check"] = _read_check(check)
         if timed is not None:
             if not isinstance(timed, bool):
                 raise LaunchError(f"`options(timed=…)` takes True or False (got {timed!r})")
             changes["timed"] = timed
+        if cooperative is not None:
+            changes["_cooperative"] = read_cooperative(cooperative)
+        if cluster is not None:
+            changes["_cluster"] = read_cluster(self.kernel.name, cluster)
         return self._with(**changes)
 
     def shared(self, **counts: int) -> Launcher:
@@ -211,8 +233,10 @@ class Launcher:
         LaunchError (or the buffer's own class) naming the argument, before anything is launched.
         """
         __tracebackhide__ = is_message
-        stream, variant, geometry, arguments, uses, shared_nbytes = self.ready(args, kwargs)
-        return stream.launch(variant.loaded, geometry.grid, geometry.block, arguments, uses, shared_nbytes, self.timed)
+        stream, variant, geometry, arguments, uses, shared_nbytes, together = self.ready(args, kwargs)
+        return stream.launch(
+            variant.loaded, geometry.grid, geometry.block, arguments, uses, shared_nbytes, self.timed, together
+        )
 
     __call__ = launch
 
@@ -247,7 +271,8 @@ class Launcher:
             fitting = self._fit(variant, geometry, device)
         places, shared_nbytes = fitting[1]
         arguments = kernel.parameters.pack(variant.pack, call, places)
-        return self._stream or device.current_stream(), variant, geometry, arguments, call.uses, shared_nbytes
+        stream = self._stream or device.current_stream()
+        return stream, variant, geometry, arguments, call.uses, shared_nbytes, fitting.together
 
     def _fit(self, variant: Variant, geometry: Geometry, device: Device) -> Fitting:
         """The kernel as compiled, for this geometry, or LaunchError; once for each variant in turn."""
@@ -257,7 +282,11 @@ class Launcher:
         if most is not None:
             check_registers(self.kernel.name, geometry.block, most, device.limits.registers_per_block, str(device))
         shared = lay_out(self.kernel.name, variant.loaded.program, self._counts, device.limits, str(device))
-        fitting = Fitting(variant, shared)
+        grid, block = geometry.grid, geometry.block
+        many = together(
+            self.kernel.name, variant.loaded, grid, block, shared.nbytes, self._cooperative, self._cluster, device
+        )
+        fitting = Fitting(variant, shared, many)
         object.__setattr__(self, "_fitting", fitting)
         return fitting
 
@@ -283,6 +312,9 @@ class Launcher:
             )
         block = three(self._block or default_block(len(dims), limits, bounds))
         grid = cover(self._shape, block) if self._shape is not None else three(dims)
+        if self._cluster is not None:
+            grid = whole_clusters(grid, self._cluster) if self._shape is not None else grid
+            check_cluster(name, grid, self._cluster, device)
         check_limits(name, grid, block, limits, str(device), bounds)
         # The last index along an axis is one less than its threads.
         wide = any(blocks * threads > 2**31 for blocks, threads in zip(grid, block, strict=True))
@@ -301,6 +333,8 @@ class Launcher:
         if self._device is not None:
             parts.append(f"on({self._stream or self._device})")
         options = [f"check={self._check!r}"] * (self._check is not None) + ["timed=True"] * self.timed
+        options += [f"cooperative={self._cooperative}"] * (self._cooperative is not None)
+        options += [f"cluster={self._cluster}"] * (self._cluster is not None)
         if options:
             parts.append(f"options({', '.join(options)})")
         return ".".join(parts)

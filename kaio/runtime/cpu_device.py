@@ -28,6 +28,7 @@ from kaio.runtime.stream import Stream, read_priority
 __all__ = ["CpuDevice", "CpuLoaded"]
 
 _ALIGNMENT = 64  # a cache line, and the widest vector
+_OWN_NBYTES = 1024  # of shared memory, which the system keeps for each block (CUDA guide, "Compute capability 8.x")
 _LEAVE_S = 60.0  # how long work is waited for at exit
 _STOP_S = 0.5  # how long blocks that run may take to end once no more are started
 
@@ -40,6 +41,13 @@ class CpuLoaded:
     def __init__(self, program: Any, kernel: Any) -> None:
         self.program, self.kernel, self.name = program, kernel, program.name
         self.max_threads: int | None = None
+
+    def resident_blocks(self, device: CpuDevice, threads: int, shared_nbytes: int) -> int:
+        """How many blocks of this size a multiprocessor of the GPU it is like runs at once, but for their registers."""
+        limits, warp = device.limits, device.limits.warp_size
+        found = min(limits.blocks_per_multiprocessor, limits.threads_per_multiprocessor // (-(-threads // warp) * warp))
+        nbytes = max(self.program.shared_nbytes, shared_nbytes)
+        return min(found, limits.shared_nbytes_per_multiprocessor // (nbytes + _OWN_NBYTES)) if nbytes else found
 
 
 class CpuDevice(Device):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kaio.errors import InternalError, KaioError
 from kaio.runtime.completion import Completion
-from kaio.runtime.stream import Dims, PreparedLaunch, Stream, Uses
+from kaio.runtime.stream import Dims, PreparedLaunch, Stream, Together, Uses
 
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
@@ -198,6 +198,7 @@ class CpuStream(Stream):
         uses: Uses,
         shared_nbytes: int = 0,
         timed: bool = False,
+        together: Together | None = None,
     ) -> Completion:
         """Launch a loaded host program; see `Stream.launch`."""
         if 0 in grid:
@@ -206,8 +207,9 @@ class CpuStream(Stream):
         workers = self.device.workers
         if grid != (1, 1, 1):
             workers.start()  # here, as Python may be about to end when the stream comes to it
+        cluster = (1, 1, 1) if together is None else together.cluster
         return self.submit(
-            lambda: loaded.kernel.run(grid, block, arguments, workers, shared_nbytes), uses, timed, loaded
+            lambda: loaded.kernel.run(grid, block, arguments, workers, shared_nbytes, cluster), uses, timed, loaded
         )
 
     def prepare(
@@ -219,9 +221,10 @@ class CpuStream(Stream):
         uses: Uses,
         shared_nbytes: int = 0,
         timed: bool = False,
+        together: Together | None = None,
     ) -> PreparedLaunch:
         """Make a launch ready; see `Stream.prepare`."""
-        return _Prepared(self, (loaded, grid, block, bytes(arguments), tuple(uses), shared_nbytes, timed))
+        return _Prepared(self, (loaded, grid, block, bytes(arguments), tuple(uses), shared_nbytes, timed, together))
 
     def copy(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
         """Copy between contiguous buffers of one size."""

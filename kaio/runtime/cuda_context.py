@@ -54,6 +54,9 @@ def describe(handle: Any) -> tuple[tuple[int, int], Limits]:
         registers_per_block=ask("MAX_REGISTERS_PER_BLOCK"),
         warp_size=ask("WARP_SIZE"),
         multiprocessors=ask("MULTIPROCESSOR_COUNT"),
+        threads_per_multiprocessor=ask("MAX_THREADS_PER_MULTIPROCESSOR"),
+        blocks_per_multiprocessor=ask("MAX_BLOCKS_PER_MULTIPROCESSOR"),
+        shared_nbytes_per_multiprocessor=ask("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
     )
     return (ask("COMPUTE_CAPABILITY_MAJOR"), ask("COMPUTE_CAPABILITY_MINOR")), limits
 

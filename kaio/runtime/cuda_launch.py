@@ -7,14 +7,38 @@ from typing import TYPE_CHECKING, Any
 
 from kaio.runtime.completion import Completion
 from kaio.runtime.cuda import done, driver
-from kaio.runtime.stream import Dims, Uses
+from kaio.runtime.stream import Dims, Together, Uses
 
 if TYPE_CHECKING:
     from kaio.runtime.cuda_stream import CudaStream
 
-__all__ = ["ArgumentBlock", "CudaLoaded", "CudaPrepared", "launch_kernel"]
+__all__ = ["ArgumentBlock", "CudaLoaded", "CudaPrepared", "call_together", "launch_kernel", "launch_together"]
 
 launch_kernel = driver.cuLaunchKernel
+launch_together = driver.cuLaunchKernelEx
+
+
+def call_together(
+    function: Any, grid: Dims, block: Dims, shared_nbytes: int, stream: Any, extra: int, together: Together
+) -> tuple[Any, ...]:
+    """The arguments of `launch_together` for a launch whose blocks run at the same time."""
+    config, wanted = driver.CUlaunchConfig(), []
+    config.gridDimX, config.gridDimY, config.gridDimZ = grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = block
+    config.sharedMemBytes, config.hStream = shared_nbytes, stream
+    if together.cooperative:
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        attribute.value.cooperative = 1
+        wanted.append(attribute)
+    if together.cluster != (1, 1, 1):
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        size = attribute.value.clusterDim
+        size.x, size.y, size.z = together.cluster
+        wanted.append(attribute)
+    config.attrs, config.numAttrs = wanted, len(wanted)
+    return config, function, 0, extra
 
 
 class CudaLoaded:
@@ -34,6 +58,12 @@ class CudaLoaded:
 
     def _ask(self, attribute: Any) -> int:
         return int(done(driver.cuFuncGetAttribute(attribute, self.function)))
+
+    def resident_blocks(self, device: Any, threads: int, shared_nbytes: int) -> int:
+        """How many blocks of this size one multiprocessor runs at once."""
+        ask = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor
+        with device.current():
+            return int(done(ask(self.function, threads, shared_nbytes)))
 
     def allow(self, shared_nbytes: int) -> None:
         """Opt in to more dynamic shared memory than a block has by default."""
@@ -67,7 +97,18 @@ class ArgumentBlock:
 class CudaPrepared:
     """A launch of a GPU made ready."""
 
-    __slots__ = ("_arguments", "_block", "_empty", "_loaded", "_lock", "_stream", "_submit", "_timed", "_uses")
+    __slots__ = (
+        "_arguments",
+        "_block",
+        "_empty",
+        "_function",
+        "_loaded",
+        "_lock",
+        "_stream",
+        "_submit",
+        "_timed",
+        "_uses",
+    )
 
     def __init__(
         self,
@@ -79,10 +120,17 @@ class CudaPrepared:
         uses: Uses,
         shared_nbytes: int,
         timed: bool,
+        together: Together | None,
     ) -> None:
         self._block = ArgumentBlock(len(arguments))
         extra = self._block.put(arguments)
-        self._arguments = (loaded.function, *grid, *block, shared_nbytes, stream.raw, 0, extra)
+        self._function: Any = launch_kernel
+        self._arguments: tuple[Any, ...] = (loaded.function, *grid, *block, shared_nbytes, stream.raw, 0, extra)
+        if together is not None:
+            self._function = launch_together
+            self._arguments = call_together(
+                loaded.function, grid, block, shared_nbytes, stream.raw, extra, together
+            )  # fmt: skip
         self._stream, self._loaded, self._uses, self._timed = stream, loaded, uses, timed
         self._empty = 0 in grid
         self._submit, self._lock = stream.submit, stream.device._lock
@@ -92,4 +140,4 @@ class CudaPrepared:
         if self._empty:
             return Completion.completed(self._stream)
         with self._lock:
-            return self._submit(launch_kernel, self._arguments, self._uses, self._loaded, self._timed)
+            return self._submit(self._function, self._arguments, self._uses, self._loaded, self._timed)

@@ -13,8 +13,8 @@ from kaio.errors import KaioError
 from kaio.runtime.completion import Completion
 from kaio.runtime.cuda import driver, is_sticky
 from kaio.runtime.cuda_completion import CudaCompletion, Event
-from kaio.runtime.cuda_launch import CudaLoaded, CudaPrepared, launch_kernel
-from kaio.runtime.stream import Dims, PreparedLaunch, Stream, Uses
+from kaio.runtime.cuda_launch import CudaLoaded, CudaPrepared, call_together, launch_kernel, launch_together
+from kaio.runtime.stream import Dims, PreparedLaunch, Stream, Together, Uses
 
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
@@ -78,6 +78,7 @@ class CudaStream(Stream):
         uses: Uses,
         shared_nbytes: int = 0,
         timed: bool = False,
+        together: Together | None = None,
     ) -> Completion:
         """Launch a loaded CUDA program; see `Stream.launch`."""
         if 0 in grid:
@@ -87,6 +88,9 @@ class CudaStream(Stream):
             device.allow_shared(loaded, shared_nbytes)
         with device._lock:
             extra = device.scratch.put(arguments)
+            if together is not None:
+                call = call_together(loaded.function, grid, block, shared_nbytes, self.raw, extra, together)
+                return self.submit(launch_together, call, uses, loaded, timed)
             return self.submit(
                 launch_kernel, (loaded.function, *grid, *block, shared_nbytes, self.raw, 0, extra), uses, loaded, timed
             )
@@ -100,11 +104,12 @@ class CudaStream(Stream):
         uses: Uses,
         shared_nbytes: int = 0,
         timed: bool = False,
+        together: Together | None = None,
     ) -> PreparedLaunch:
         """Make a launch ready; see `Stream.prepare`."""
         if shared_nbytes > loaded.dynamic_nbytes:
             self.device.allow_shared(loaded, shared_nbytes)
-        return CudaPrepared(self, loaded, grid, block, arguments, tuple(uses), shared_nbytes, timed)
+        return CudaPrepared(self, loaded, grid, block, arguments, tuple(uses), shared_nbytes, timed, together)
 
     def copy(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
         """Copy between contiguous buffers of one size."""

@@ -32,7 +32,7 @@ class FaultRecord:
 
 def fault_error(program: HostProgram, record: FaultRecord, grid: Dim3, block: Dim3) -> KernelFault:
     """The error that says what a record means."""
-    return _Teller(program, record, grid, block).error()
+    return _Teller(program, record, grid, block).error(grid)
 
 
 class _Teller:
@@ -49,11 +49,15 @@ class _Teller:
         self.thread = f"thread {self.facts['thread']} of block {self.facts['block']}"
         self.other = f"thread {_position(record.other, block)}"
 
-    def error(self) -> KernelFault:
+    def error(self, grid: Dim3) -> KernelFault:
         if self.record.kind == abi.FAILED:
             return self._failed(self.program.sites[self.record.site])
         if self.record.kind == abi.STUCK:
             return self._stuck()
+        if self.record.kind == abi.SHORT:
+            return self._short()
+        if self.record.kind == abi.APART:
+            return self._apart(_position(self.record.index, grid))
         return self._barrier()
 
     def _made(self, place: Site, *mistakes: Mistake) -> KernelFault:
@@ -95,16 +99,56 @@ class _Teller:
         if self.record.kind == abi.DIVERGED:
             there = self._site_of(self.record.other)
             what = f"threads of one block wait at different barriers in {self.kernel}"
-            way_out = "every thread of a block has to reach the same `bar_sync()`: take it out of the branch"
+            name = here.text or "bar_sync"
+            way_out = f"every thread of a block has to reach the same `{name}()`: take it out of the branch"
             return self._made(
                 here,
                 Mistake(f"{what}\n  {self.thread} waits here", here.place, trace=here.trace),
                 Mistake(f"{self.other} waits here", there.place, way_out, there.trace),
             )
+        if here.kind in ("cluster", "grid"):
+            what = (
+                f"not all threads of a {here.kind} reach `{here.text}()` in {self.kernel}\n  {self.thread} waits here"
+            )
+            way_out = f"no thread may return before `{here.text}()`: put a guard round the work, not a `return`"
+            return self._made(here, Mistake(f"{what}; {self.other} has returned", here.place, way_out, here.trace))
         what = f"not all threads of a block reach a barrier in {self.kernel}"
         what += f"\n  {self.thread} waits here; {self.other} went round it and finished"
         way_out = "every thread of a block has to reach the `bar_sync()`: take it out of the branch or loop"
         return self._made(here, Mistake(what, here.place, way_out, here.trace))
+
+    def _short(self) -> KernelFault:
+        here, there = self._site_of(self.record.thread), self._site_of(self.record.other)
+        number, wanted = self.record.size >> 32, self.record.size & 0xFFFFFFFF
+        what = (
+            f"named barrier {number} is never completed in {self.kernel}\n"
+            f"  {self.thread} waits here for {wanted} threads; {self.record.index} have come, and no other can"
+        )
+        way_out = "count all warps that come to it, those of `named_bar_arrive` too"
+        if there is here:
+            return self._made(here, Mistake(what, here.place, way_out, here.trace))
+        return self._made(
+            here,
+            Mistake(what, here.place, trace=here.trace),
+            Mistake(f"{self.other} waits here", there.place, way_out, there.trace),
+        )
+
+    def _apart(self, other: Dim3) -> KernelFault:
+        """Blocks that wait for each other: `site` and `other` of the record are where the two are."""
+        here = self.program.sites[self.record.site]
+        whom = "blocks of one cluster" if here.kind == "cluster" else "blocks of the grid"
+        what = f"{whom} wait at different places in {self.kernel}\n  block {self.facts['block']} waits here"
+        way_out = f"every thread of every one has to reach the same `{here.text}()`"
+        if self.record.other <= 0:
+            what = f"`{here.text}()` can never be completed in {self.kernel}\n  block {self.facts['block']} waits here"
+            mistake = Mistake(f"{what}; block {other} has returned", here.place, way_out, here.trace)
+            return self._made(here, mistake)
+        there = self.program.sites[self.record.other]
+        return self._made(
+            here,
+            Mistake(what, here.place, trace=here.trace),
+            Mistake(f"block {other} waits here", there.place, way_out, there.trace),
+        )
 
     def _stuck(self) -> KernelFault:
         thread, other = self.record.thread, self.record.other

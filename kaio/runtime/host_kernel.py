@@ -8,12 +8,15 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import mmap
 import os
 import struct
 import sys
 import threading
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -31,9 +34,11 @@ _GEOMETRY = struct.Struct("@9ii")  # BLOCK_DIM, GRID_DIM, BLOCK_IDX, THREADS
 _STOP = 8  # byte offset in the counter: whether workers stop before their next chunk of blocks
 _FAULT = struct.Struct("@4i2q")  # FAULT ... FAULT_SIZE
 _KINDS = {
-    "barrier": abi.BARRIER, "warp": abi.WARP, "warp_all": abi.WARP_ALL, "warp_sync": abi.WARP_SYNC,
+    "barrier": abi.BARRIER, "named": abi.NAMED, "cluster": abi.CLUSTER, "grid": abi.GRID,
+    "warp": abi.WARP, "warp_all": abi.WARP_ALL, "warp_sync": abi.WARP_SYNC,
     "warp_sync_all": abi.WARP_SYNC_ALL, "warp_any_all": abi.WARP_ANY,
 }  # fmt: skip
+_MUCH_NBYTES = 1 << 20
 _LOADING = threading.Lock()
 
 
@@ -77,43 +82,64 @@ def _scheduler(code: bytes) -> tuple[Any, Library]:
 
 
 class _Memory:
-    """`nbytes` of memory that nobody moves, aligned."""
+    """`nbytes` of memory that nobody moves, aligned. Much of it costs nothing until it is used."""
 
     def __init__(self, nbytes: int, alignment: int = 64) -> None:
-        self._owner = ctypes.create_string_buffer(nbytes + alignment)
-        start = ctypes.addressof(self._owner)
+        size = nbytes + alignment
+        self._owner: Any = mmap.mmap(-1, size) if size > _MUCH_NBYTES else ctypes.create_string_buffer(size)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self._owner))
         self.address = (start + alignment - 1) // alignment * alignment
         offset = self.address - start
         self.view = memoryview(self._owner).cast("B")[offset : offset + nbytes]
         self.nbytes = nbytes
 
 
+_WORDS_NBYTES = 4 * abi.WORD_COUNT * abi.WORD_STRIDE
+
+
 class _Record:
-    """What one worker needs while it runs blocks: context, words, frames, shared memory. Kept between launches."""
+    """What one worker needs while it runs blocks: context, words, frames, shared memory. Kept between launches.
+
+    Of blocks that run together there are several, each with its own, behind each other.
+    """
 
     def __init__(self) -> None:
-        self.context = _Memory(abi.CONTEXT_NBYTES)
         self.worker = _Memory(abi.WORKER.size)
-        self.words = _Memory(abi.WORD_COUNT * abi.WORD_STRIDE * 4)
+        self.blocks, self.context, self.words = 1, _Memory(abi.CONTEXT_NBYTES), _Memory(_WORDS_NBYTES)
         self.shared, self.frames = _Memory(0, abi.SHARED_ALIGNMENT), _Memory(0)
 
-    def grow(self, shared_nbytes: int, frames_nbytes: int) -> None:
-        """Make room for this much."""
-        if self.shared.nbytes < shared_nbytes:
-            self.shared = _Memory(shared_nbytes, abi.SHARED_ALIGNMENT)
-        if self.frames.nbytes < frames_nbytes:
-            self.frames = _Memory(frames_nbytes)
+    def grow(self, blocks: int, shared_nbytes: int, frames_nbytes: int) -> None:
+        """Make room for so many blocks of so much each."""
+        if self.context.nbytes < blocks * abi.CONTEXT_NBYTES:
+            self.context, self.words = _Memory(blocks * abi.CONTEXT_NBYTES), _Memory(blocks * _WORDS_NBYTES)
+        if self.shared.nbytes < blocks * shared_nbytes:
+            self.shared = _Memory(blocks * shared_nbytes, abi.SHARED_ALIGNMENT)
+        if self.frames.nbytes < blocks * frames_nbytes:
+            self.frames = _Memory(blocks * frames_nbytes)
+        self.blocks = blocks
 
-    def fault(self) -> FaultRecord | None:
-        """What went wrong in the block that ran last, None where nothing did."""
-        kind, site, thread, other, index, size = _FAULT.unpack_from(self.context.view, abi.FAULT)
+    def faults(self) -> list[FaultRecord]:
+        """What went wrong in the blocks that ran last."""
+        return [fault for slot in range(self.blocks) if (fault := self._fault(slot)) is not None]
+
+    def _fault(self, slot: int) -> FaultRecord | None:
+        context = slot * abi.CONTEXT_NBYTES
+        kind, site, thread, other, index, size = _FAULT.unpack_from(self.context.view, context + abi.FAULT)
         if not kind:
             return None
-        block = int(struct.unpack_from("@q", self.context.view, abi.BLOCK)[0])
-        return FaultRecord(kind, block, site, thread, other, index, size, self._word)
+        block = int(struct.unpack_from("@q", self.context.view, context + abi.BLOCK)[0])
+        own = FaultRecord(kind, block, site, thread, other, index, size, partial(self._word, slot))
+        if kind != abi.APART:
+            return own
+        other_block = int(struct.unpack_from("@q", self.context.view, index * abi.CONTEXT_NBYTES + abi.BLOCK)[0])
+        sites = [
+            struct.unpack_from("@i", self.context.view, at * abi.CONTEXT_NBYTES + abi.SITE)[0] for at in (slot, index)
+        ]
+        return replace(own, site=sites[0], other=sites[1], index=other_block)
 
-    def _word(self, word: int, thread: int) -> int:
-        return int(struct.unpack_from("@i", self.words.view, 4 * (word * abi.WORD_STRIDE + thread))[0])
+    def _word(self, slot: int, word: int, thread: int) -> int:
+        at = slot * _WORDS_NBYTES + 4 * (word * abi.WORD_STRIDE + thread)
+        return int(struct.unpack_from("@i", self.words.view, at)[0])
 
 
 class _Job:
@@ -255,7 +281,8 @@ class HostKernel:
     def __init__(self, program: HostProgram) -> None:
         self.program = program
         kinds = [_KINDS.get(site.kind, 0) | site.words << 8 for site in program.sites]
-        has_warps = any(kind & 255 >= abi.WARP for kind in kinds)
+        self._site_kinds = {site.kind for site in program.sites}
+        has_warps = any(kind & 255 >= abi.WARP or kind & 255 == abi.NAMED for kind in kinds)
         waits = self._waits = 0 if program.frame_nbytes == 0 else 2 if has_warps else 1
         exported = ["k_start", "k_run"] if waits else ["k_plain"]
         self._library = Library(program.code, [*exported, print_abi.VARIABLE] if program.prints else exported)
@@ -272,7 +299,15 @@ class HostKernel:
         ctypes.memmove(self._library.address(print_abi.VARIABLE), binding, len(binding))
         self._ring = ring
 
-    def run(self, grid: Dim3, block: Dim3, arguments: Any, workers: WorkerPool, shared_nbytes: int = 0) -> None:
+    def run(
+        self,
+        grid: Dim3,
+        block: Dim3,
+        arguments: Any,
+        workers: WorkerPool,
+        shared_nbytes: int = 0,
+        cluster: Dim3 = (1, 1, 1),
+    ) -> None:
         """Run all blocks and return when they are done; the GIL is released.
 
         `arguments` is the packed argument block of the program, `shared_nbytes` is the shared memory of a block with
@@ -284,16 +319,17 @@ class HostKernel:
             return
         if threads > abi.MAX_THREADS:
             raise InternalError(f"a block of {threads} threads was launched; {abi.MAX_THREADS} is the most")
-        count = min(workers.count, blocks)
+        group = self._group(grid, cluster)
+        count = min(workers.count, blocks // max(1, group))
         records, counter = workers.take(count), _Memory(64)
         try:
             workers.begin(self.program.name, counter)
             packed = _Memory(max(1, len(arguments)))
             packed.view[: len(arguments)] = arguments
             for record in records:
-                self._prepare(record, grid, block, packed.address, counter.address, count, shared_nbytes)
+                self._prepare(record, grid, block, packed.address, counter.address, count, shared_nbytes, cluster)
             workers.run(self._worker, records)
-            faults = [fault for record in records if (fault := record.fault())]
+            faults = [fault for record in records for fault in record.faults()]
             if faults:
                 raise fault_error(self.program, min(faults, key=lambda fault: fault.block), grid, block)
             workers.check()
@@ -303,24 +339,47 @@ class HostKernel:
             if self._ring is not None:
                 self._ring.show()
 
+    def _group(self, grid: Dim3, cluster: Dim3) -> int:
+        """How many blocks run together, 0 where each runs by itself."""
+        if "grid" in self._site_kinds:
+            return math.prod(grid)
+        together = math.prod(cluster)
+        return together if together > 1 or "cluster" in self._site_kinds else 0
+
     def _prepare(
-        self, record: _Record, grid: Dim3, block: Dim3, arguments: int, counter: int, workers: int, shared_nbytes: int
+        self,
+        record: _Record,
+        grid: Dim3,
+        block: Dim3,
+        arguments: int,
+        counter: int,
+        workers: int,
+        shared_nbytes: int,
+        cluster: Dim3,
     ) -> None:
-        blocks, threads = math.prod(grid), math.prod(block)
-        stride = abi.frame_stride(self.program.frame_nbytes)
-        record.grow(max(self.program.shared_nbytes, shared_nbytes), stride * threads)
+        threads, group = math.prod(block), self._group(grid, cluster)
+        frames = abi.frame_stride(self.program.frame_nbytes) * threads
+        shared = -(-max(self.program.shared_nbytes, shared_nbytes) // abi.SHARED_ALIGNMENT) * abi.SHARED_ALIGNMENT
+        record.grow(max(1, group), shared, frames)
         context = record.context.view
-        struct.pack_into(
-            "@5P2q", context, 0, arguments, record.shared.address, record.words.address, 0,
-            record.frames.address, self.program.frame_nbytes, 0,
-        )  # fmt: skip
-        _GEOMETRY.pack_into(context, abi.BLOCK_DIM, *block, *grid, 0, 0, 0, threads)
-        _FAULT.pack_into(context, abi.FAULT, 0, 0, 0, 0, 0, 0)
-        struct.pack_into("@i", context, abi.ALONE, workers == 1)
+        for slot in range(max(1, group)):
+            at = slot * abi.CONTEXT_NBYTES
+            struct.pack_into(
+                "@5P2q", context, at, arguments, record.shared.address + slot * shared,
+                record.words.address + slot * _WORDS_NBYTES, 0, record.frames.address + slot * frames,
+                self.program.frame_nbytes, 0,
+            )  # fmt: skip
+            _GEOMETRY.pack_into(context, at + abi.BLOCK_DIM, *block, *grid, 0, 0, 0, threads)
+            _FAULT.pack_into(context, at + abi.FAULT, 0, 0, 0, 0, 0, 0)
+            struct.pack_into("@i", context, at + abi.ALONE, workers == 1)
+            struct.pack_into("@4iq", context, at + abi.CLUSTER_DIM, *cluster, 0, shared)
+        self._pack_worker(record, math.prod(grid) // max(1, group), group, workers, counter)
+
+    def _pack_worker(self, record: _Record, blocks: int, group: int, workers: int, counter: int) -> None:
         sites, address = len(self._kinds), record.context.address
         chunk = max(1, min(1024, blocks // (8 * workers)))
         abi.WORKER.pack_into(
             record.worker.view, 0, address, address, abi.CONTEXT_NBYTES // 4, address, abi.CONTEXT_NBYTES // 8,
             record.words.address, abi.WORD_COUNT, abi.WORD_STRIDE, ctypes.addressof(self._kinds), sites,
-            ctypes.addressof(self._reach), sites, self._start, self._run, self._waits, blocks, chunk, counter, 2,
+            ctypes.addressof(self._reach), sites, self._start, self._run, self._waits, blocks, group, chunk, counter, 2,
         )  # fmt: skip

@@ -23,6 +23,9 @@ class Limits:
     registers_per_block: int = 65536
     warp_size: int = 32
     multiprocessors: int = 1
+    threads_per_multiprocessor: int = 2048
+    blocks_per_multiprocessor: int = 32
+    shared_nbytes_per_multiprocessor: int = 65536
 
 
 @dataclass(frozen=True)
@@ -34,23 +37,37 @@ class Description:
     limits: Limits
 
 
-def _row(name: str, capability: tuple[int, int], optin_kib: int, multiprocessors: int) -> Description:
-    limits = Limits(shared_nbytes_optin=optin_kib * 1024, multiprocessors=multiprocessors)
+def _row(
+    name: str,
+    capability: tuple[int, int],
+    optin_kib: int,
+    multiprocessors: int,
+    threads: int,
+    blocks: int,
+    all_kib: int,
+) -> Description:
+    limits = Limits(
+        shared_nbytes_optin=optin_kib * 1024,
+        multiprocessors=multiprocessors,
+        threads_per_multiprocessor=threads,
+        blocks_per_multiprocessor=blocks,
+        shared_nbytes_per_multiprocessor=all_kib * 1024,
+    )
     return Description(name, capability, limits)
 
 
-# CUDA C++ programming guide, "Compute capabilities": shared memory that one block may opt in to. The
-# multiprocessors are those of the board named.
+# CUDA C++ programming guide, "Compute capabilities": KiB of shared memory that one block may opt in to, then threads,
+# blocks and KiB of shared memory of a multiprocessor. The multiprocessors (before these three) are those of the board.
 DESCRIPTIONS: dict[str, Description] = {
-    "sm_75": _row("T4", (7, 5), 64, 40),
-    "sm_80": _row("A100", (8, 0), 163, 108),
-    "sm_86": _row("RTX A6000", (8, 6), 99, 84),
-    "sm_87": _row("Jetson AGX Orin", (8, 7), 163, 16),
-    "sm_89": _row("L40S", (8, 9), 99, 142),
-    "sm_90": _row("H100", (9, 0), 227, 132),
-    "sm_100": _row("B200", (10, 0), 227, 148),
-    "sm_103": _row("B300", (10, 3), 227, 148),
-    "sm_120": _row("RTX PRO 6000 Blackwell", (12, 0), 99, 188),
+    "sm_75": _row("T4", (7, 5), 64, 40, 1024, 16, 64),
+    "sm_80": _row("A100", (8, 0), 163, 108, 2048, 32, 164),
+    "sm_86": _row("RTX A6000", (8, 6), 99, 84, 1536, 16, 100),
+    "sm_87": _row("Jetson AGX Orin", (8, 7), 163, 16, 1536, 16, 164),
+    "sm_89": _row("L40S", (8, 9), 99, 142, 1536, 24, 100),
+    "sm_90": _row("H100", (9, 0), 227, 132, 2048, 32, 228),
+    "sm_100": _row("B200", (10, 0), 227, 148, 2048, 32, 228),
+    "sm_103": _row("B300", (10, 3), 227, 148, 2048, 32, 228),
+    "sm_120": _row("RTX PRO 6000 Blackwell", (12, 0), 99, 188, 1536, 24, 100),
 }
 
 

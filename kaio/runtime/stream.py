@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any, Never, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Never, Protocol
 
 from kaio.errors import CompletionTimeout, KaioError
 from kaio.program import Access
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
     from kaio.runtime.device import Device
 
-__all__ = ["Loaded", "PreparedLaunch", "Stream", "Uses", "read_priority"]
+__all__ = ["Loaded", "PreparedLaunch", "Stream", "Together", "Uses", "read_priority"]
 
 Uses = Sequence[tuple["GpuBuffer[Any]", Access]]
 Dims = tuple[int, int, int]
@@ -27,6 +27,16 @@ class Loaded(Protocol):
 
     name: str
     max_threads: int | None  # of a block, where the program itself allows fewer than the device
+
+    def resident_blocks(self, device: Any, threads: int, shared_nbytes: int) -> int:
+        """How many blocks of so many threads and bytes of dynamic shared memory one multiprocessor runs at once."""
+
+
+class Together(NamedTuple):
+    """Which blocks of a launch run at the same time: all of them, those of a cluster (x first), or both."""
+
+    cooperative: bool
+    cluster: Dims
 
 
 class PreparedLaunch(Protocol):
@@ -63,6 +73,7 @@ class Stream(metaclass=Shown):
         uses: Uses,
         shared_nbytes: int = 0,
         timed: bool = False,
+        together: Together | None = None,
     ) -> Completion:
         """Launch after the earlier work on the buffers in `uses`, which live until it is done."""
         raise NotImplementedError
@@ -76,6 +87,7 @@ class Stream(metaclass=Shown):
         uses: Uses,
         shared_nbytes: int = 0,
         timed: bool = False,
+        together: Together | None = None,
     ) -> PreparedLaunch:
         """The same launch made ready to be repeated: `.launch()`."""
         raise NotImplementedError

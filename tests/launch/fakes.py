@@ -11,6 +11,7 @@ from kaio.dsl.types import MISSING, Annotation, Param, ScalarAnnotation, Signatu
 from kaio.launch.arguments import Parameters
 from kaio.program import Program
 from kaio.runtime import Completion, Stream
+from kaio.runtime.stream import Together
 
 
 @dataclass
@@ -23,6 +24,7 @@ class Launched:
     arguments: bytes
     uses: tuple[Any, ...]
     timed: bool
+    together: Together | None
 
     @property
     def values(self) -> tuple[Any, ...]:
@@ -36,6 +38,10 @@ class Loaded:
     max_threads: int | None = None
     name: str = ""
 
+    def resident_blocks(self, device: kaio.Device, threads: int, shared_nbytes: int) -> int:
+        """Each multiprocessor runs two blocks."""
+        return 2
+
 
 class Recorder(Stream):
     """A stream that notes launches and does nothing."""
@@ -44,9 +50,9 @@ class Recorder(Stream):
         self.device, self.priority = device, 0
         self.launched: list[Launched] = []
 
-    def launch(self, loaded, grid, block, arguments, uses, shared_nbytes=0, timed=False):  # type: ignore[no-untyped-def]
+    def launch(self, loaded, grid, block, arguments, uses, shared_nbytes=0, timed=False, together=None):  # type: ignore[no-untyped-def]
         if 0 not in grid:
-            self.launched.append(Launched(loaded, grid, block, bytes(arguments), tuple(uses), timed))
+            self.launched.append(Launched(loaded, grid, block, bytes(arguments), tuple(uses), timed, together))
         return Completion.completed(self)
 
     def prepare(self, *args, **kwargs):  # type: ignore[no-untyped-def]

@@ -525,14 +525,14 @@ def test_a_prepared_launch_repeats_and_notices_a_closed_buffer(cpu: Any) -> None
 
         class kernel:
             @staticmethod
-            def run(grid: Any, block: Any, arguments: bytes, workers: Any, shared_nbytes: int) -> None:
-                seen.append((grid, block, arguments, shared_nbytes))
+            def run(grid: Any, block: Any, arguments: bytes, workers: Any, shared_nbytes: int, cluster: Any) -> None:
+                seen.append((grid, block, arguments, shared_nbytes, cluster))
 
     prepared = cpu.current_stream().prepare(Kernel, (2, 1, 1), (32, 1, 1), b"abc", ((x, "InOut"),), shared_nbytes=16)
     for _ in range(3):
         prepared.launch()
     cpu.wait()
-    assert seen == [((2, 1, 1), (32, 1, 1), b"abc", 16)] * 3
+    assert seen == [((2, 1, 1), (32, 1, 1), b"abc", 16, (1, 1, 1))] * 3
     x.close()
     with pytest.raises(kaio.BufferClosedError):
         prepared.launch()

@@ -22,6 +22,7 @@ import kaio
 from kaio import f32
 from kaio.errors import DeviceNotFoundError, InternalError, KaioError, LaunchError, UnsupportedFeatureError
 from kaio.program import Argument, CudaProgram
+from kaio.runtime.stream import Together
 
 pytestmark = pytest.mark.gpu
 
@@ -470,6 +471,22 @@ def test_launches_whose_completions_nobody_keeps_record_no_events(gpu: Any, x: A
             launch(gpu, x, y)
 
     assert calls.of(repeat) == ["launch"] * 5
+
+
+def test_blocks_that_run_together_are_launched_so(gpu: Any, x: Any, y: Any, calls: _Log) -> None:
+    block = _SAXPY.block.pack(x.pointer, 1000, y.pointer, 1000, 1.0)
+    arguments = (gpu.load(_SAXPY), (4, 1, 1), (256, 1, 1), block, ((x, "In"), (y, "InOut")), 0, False)
+    both = Together(cooperative=True, cluster=(2, 1, 1))
+    stream = gpu.current_stream()
+    assert calls.of(lambda: stream.launch(*arguments, both)) == ["cooperative:1", "cluster:2,1,1", "launch"]
+    prepared = stream.prepare(*arguments, Together(cooperative=True, cluster=(1, 1, 1)))
+    assert calls.of(prepared.launch) == calls.of(prepared.launch) == ["cooperative:1", "launch"]
+
+
+def test_a_multiprocessor_runs_some_blocks_at_once(gpu: Any) -> None:
+    loaded = gpu.load(_SAXPY)
+    assert loaded.resident_blocks(gpu, 1024, 0) >= 1
+    assert loaded.resident_blocks(gpu, 64, 0) > loaded.resident_blocks(gpu, 1024, 0)
 
 
 def test_a_completion_that_is_kept_gets_its_event_right_behind_its_work(gpu: Any, x: Any, y: Any, calls: _Log) -> None:

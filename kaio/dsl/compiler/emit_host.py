@@ -187,6 +187,15 @@ class _PlainTarget:
     def check_lane(self, e: Emitter, holds: llvm.Value, lane: llvm.Value, peers: Peers, what: str) -> None:
         raise InternalError("a function without threads has no warps")
 
+    def give(self, e: Emitter, words: Sequence[llvm.Value]) -> None:
+        raise InternalError("a function without threads has no block")
+
+    def field(self, e: Emitter, offset: int, index: llvm.Value | None = None) -> llvm.Value:
+        raise InternalError("a function without threads has no block")
+
+    def set_field(self, e: Emitter, offset: int, index: llvm.Value, value: llvm.Value) -> None:
+        raise InternalError("a function without threads has no block")
+
     def linear_thread(self, e: Emitter) -> llvm.Value:
         raise InternalError("a function without threads has no number")
 

@@ -271,6 +271,15 @@ class CudaTarget:
     def check_present(self, e: Emitter, warp: Any, what: str) -> None:
         """Unchecked."""
 
+    def give(self, e: Emitter, words: Sequence[Any]) -> None:
+        raise NotImplementedError("the records spell CUDA's barriers")
+
+    def field(self, e: Emitter, offset: int, index: Any = None) -> Any:
+        raise NotImplementedError("a block of a GPU has no context")
+
+    def set_field(self, e: Emitter, offset: int, index: Any, value: Any) -> None:
+        raise NotImplementedError("a block of a GPU has no context")
+
     def linear_thread(self, e: Emitter) -> Any:
         x, y, z = (self.special_register(e, "tid", axis) for axis in _AXES)
         width, height = (self.special_register(e, "ntid", axis) for axis in _AXES[:2])

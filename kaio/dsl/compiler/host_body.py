@@ -355,13 +355,29 @@ class Body:
         """
         if len(words) > abi.MOST_WORDS:
             raise InternalError(f"`{what}` exchanges {len(words)} words; {abi.MOST_WORDS} is the most")
-        for k, word in enumerate(words):
-            e.b.store(word, self._word(e.b, abi.GIVEN + k))
+        self.give(e, words)
         if mask is not None:
             e.b.store(mask, self._word(e.b, abi.MASK))
         self.suspend(e, (kind or "warp") + ("_all" if mask is None else ""), what, len(words))
         members = e.b.load(field_of(e.b, self.context, abi.MEMBERS, I32))
         return Peers(e.b, self.context, members, e.b.and_(self.thread, I32(31)))
+
+    def give(self, e: Emitter, words: Sequence[llvm.Value]) -> None:
+        """Leave i32 words for the scheduler."""
+        for k, word in enumerate(words):
+            e.b.store(word, self._word(e.b, abi.GIVEN + k))
+
+    def field(self, e: Emitter, offset: int, index: llvm.Value | None = None) -> llvm.Value:
+        """An i32 of the block's context (`host_abi`), of an array there the one at `index`."""
+        return e.b.load(self._field(e.b, offset, index))
+
+    def set_field(self, e: Emitter, offset: int, index: llvm.Value, value: llvm.Value) -> None:
+        """Set an element of an array in the block's context."""
+        e.b.store(value, self._field(e.b, offset, index))
+
+    def _field(self, b: llvm.IRBuilder, offset: int, index: llvm.Value | None) -> llvm.Value:
+        pointer = field_of(b, self.context, offset, I32)
+        return pointer if index is None else b.gep(pointer, [b.zext(index, I64)])
 
     def linear_thread(self, e: Emitter) -> llvm.Value:
         """The thread's number in its block."""

@@ -29,6 +29,7 @@ def link_host(
         code=code,
         scheduler=scheduler_object(),
         sites=module.sites,
+        waits_for_grid=any(site.kind == "grid" for site in module.sites),
         frame_nbytes=0,
         dynamic=module.dynamic,
         prints=module.prints,

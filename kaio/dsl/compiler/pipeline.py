@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kaio.dsl.blocks import grid_sync
 from kaio.dsl.compiler.captures import Capture
 from kaio.dsl.compiler.check import read_kernel
 from kaio.dsl.compiler.ir import Typed
@@ -88,6 +89,7 @@ def compile_cuda(
         dynamic=ptx.dynamic,
         has_static=ptx.has_static,
         prints=ptx.prints,
+        waits_for_grid=_calls(middle.typed, grid_sync),
     )
     stages = {**middle.stages, "llvm": ptx.llvm, "ptx": ptx.text}
     return Compiled(program, tuple(middle.captures.values()), stages, _grid_ranks(middle.typed))
@@ -117,6 +119,15 @@ def compile_host(front: Front, specialisation: Specialisation, options: CompileO
         program = link_host(module, front.signature.name, specialisation.arguments, specialisation.index_bits)
     stages = {**middle.stages, "llvm": module.text}
     return Compiled(program, tuple(middle.captures.values()), stages, _grid_ranks(middle.typed))
+
+
+def _calls(typed: Typed, record: object) -> bool:
+    """Whether a function, or one that it calls, uses a record."""
+    return any(
+        callee is record or (isinstance(callee, Typed) and _calls(callee, record))
+        for call in typed.calls.values()
+        for callee in (call.callee, call.body)
+    )
 
 
 def _grid_ranks(typed: Typed) -> frozenset[int]:

@@ -50,8 +50,13 @@ def _typed(function: Any) -> Any:
 
     index = index_type(32)
 
+    typed: dict[Any, Any] = {}  # calls are typed again each time that a loop around them is
+
     def type_callee(callee: Any, types: Any, place: Any) -> Any:
-        return infer(translate(callee, parse(callee), {}).function, types, index, type_callee, {})
+        key = callee, tuple(types.items())
+        if key not in typed:
+            typed[key] = infer(translate(callee, parse(callee), {}).function, types, index, type_callee, {})
+        return typed[key]
 
     source = parse(function)
     arguments = signature(function, source).specialise().arguments

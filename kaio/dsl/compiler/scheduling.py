@@ -1,8 +1,9 @@
 """The block scheduler of the CPU device, in kaio's own language. `scheduler.py` compiles it.
 
 A worker takes chunks of blocks from a counter that all workers share. In a block whose threads may wait, it starts them
-all, then resumes those that wait at a barrier once every thread that has not returned is there. Where threads also wait
-for others of their warp, each warp runs alone until none of its lanes can go on without the block.
+all, then resumes those that wait at a barrier once every thread that has not returned is there (`scheduling_blocks`).
+Where threads also wait for others of their warp, each warp runs alone until none of its lanes can go on without the
+block (`scheduling_warps`). Blocks that wait for each other are a group: one worker runs them in turns.
 """
 
 # mypy: disable-error-code="arg-type, assignment, no-untyped-call, no-untyped-def"
@@ -12,18 +13,19 @@ from __future__ import annotations
 
 from kaio import host_abi as abi
 from kaio.dsl.atomic import atomic_add
-from kaio.dsl.compiler.scheduling_steps import lanes_at, native, take_row
+from kaio.dsl.compiler.scheduling_blocks import run_block, run_warps
+from kaio.dsl.compiler.scheduling_steps import native, of_slot
 from kaio.dsl.types import D2, In, InOut
-from kaio.dtypes import i32, i64, u32
+from kaio.dtypes import i32, i64
 
 __all__ = ["worker"]
 
-# Positions in the block context, counted in i32 and in i64.
-_BLOCK, _THREADS, _BLOCK_IDX, _GRID_DIM = abi.BLOCK // 8, abi.THREADS // 4, abi.BLOCK_IDX // 4, abi.GRID_DIM // 4
-_FAULT, _FAULT_THREAD, _FAULT_OTHER = abi.FAULT // 4, abi.FAULT_THREAD // 4, abi.FAULT_OTHER // 4
-_FAULT_INDEX, _MEMBERS = abi.FAULT_INDEX // 4, abi.MEMBERS // 4
-_STATE, _MASK, _DIVERGED, _WENT_ROUND, _STUCK = abi.STATE, abi.MASK, abi.DIVERGED, abi.WENT_ROUND, abi.STUCK
-_WARP, _WARP_ALL, _WARP_SYNC, _WARP_ANY = abi.WARP, abi.WARP_ALL, abi.WARP_SYNC, abi.WARP_ANY
+# Positions in the block context, counted in i32 and in i64; the size of one.
+_BLOCK, _BLOCK_IDX, _GRID_DIM = abi.BLOCK // 8, abi.BLOCK_IDX // 4, abi.GRID_DIM // 4
+_CLUSTER_DIM, _CLUSTER_RANK, _SITE = abi.CLUSTER_DIM // 4, abi.CLUSTER_RANK // 4, abi.SITE // 4
+_FAULT, _FAULT_INDEX = abi.FAULT // 4, abi.FAULT_INDEX // 8
+_CONTEXT_NBYTES, _WORDS = abi.CONTEXT_NBYTES, abi.WORD_COUNT * abi.WORD_STRIDE
+_CLUSTER, _APART = abi.CLUSTER, abi.APART
 
 
 def worker(
@@ -37,12 +39,14 @@ def worker(
     run: i64,
     waits: i32,
     blocks: i64,
+    group: i32,
     chunk: i64,
     counter: InOut[i64],
 ) -> None:
     """Run blocks until there are none left, or one faulted. `counter` is the next block, and whether to stop.
 
-    `waits`: 0 where no thread waits, 1 where they wait at barriers, 2 where also for others of their warp.
+    `waits`: 0 where no thread waits, 1 where they wait at barriers, 2 where also for others of their warp. With a
+    `group` it is groups of so many blocks that are counted.
 
     Blocks are handed out in order and a chunk that was taken is run to its first fault, so the lowest block that faults
     is always reached, by whichever worker.
@@ -56,17 +60,14 @@ def worker(
         y = i32(block // c[_GRID_DIM] % c[_GRID_DIM + 1])
         z = i32(block // c[_GRID_DIM] // c[_GRID_DIM + 1])
         while block < stop:
-            q[_BLOCK] = block
-            c[_BLOCK_IDX] = x
-            c[_BLOCK_IDX + 1] = y
-            c[_BLOCK_IDX + 2] = z
-            if waits == 0:
-                native(run, context, 0, 0, 0)
-            elif waits == 1:
-                run_block(context, c, words, kinds, reach, start, run)
+            if group == 0:
+                q[_BLOCK] = block
+                c[_BLOCK_IDX] = x
+                c[_BLOCK_IDX + 1] = y
+                c[_BLOCK_IDX + 2] = z
             else:
-                run_warps(context, c, words, kinds, reach, start, run)
-            if c[_FAULT] != 0:
+                place_all(c, q, group, block)
+            if run_group(context, c, q, words, kinds, reach, start, run, waits, group) != 0:
                 counter[1] = 1
                 return
             block += 1
@@ -79,185 +80,97 @@ def worker(
                     z += 1
 
 
-# ------------------------------------------------------------------ barriers
-def run_block(context, c, words, kinds, reach, start, run):
-    """Run one block whose threads wait at barriers, until all have returned or something is wrong."""
-    threads = c[_THREADS]
-    native(start, context, 0, threads, 0)
-    while c[_FAULT] == 0:
-        state = common_state(words, threads)
-        if state == 0:
-            state = meeting_point(c, words, kinds, reach, threads)
-        if state <= 0:
-            return
-        native(run, context, 0, threads, state)
-
-
-def common_state(words, threads):
-    """The state that all threads of the block are in, 0 where they are in several."""
-    state = words[_STATE, 0]
-    same = 0
-    for thread in range(threads):
-        same += i32(words[_STATE, thread] == state)
-    return state if same == threads else 0
-
-
-def meeting_point(c, words, kinds, reach, threads):
-    """The barrier that the threads wait at while some have returned; 0 where none waits, or they cannot go on."""
-    leader = -1
-    for thread in range(threads):
-        state = words[_STATE, thread]
-        if state > 0:
-            if kinds[state] & 255 >= _WARP:
-                return report_stuck(c, words, kinds, thread, threads)
-            if leader < 0:
-                leader = thread
-    if leader < 0:
-        return 0
-    for thread in range(threads):
-        state = words[_STATE, thread]
-        if state > 0 and state != words[_STATE, leader]:
-            return report(c, _DIVERGED, leader, thread)
-    state = words[_STATE, leader]
-    for thread in range(threads):
-        other = words[_STATE, thread]
-        # An early return is fine. A thread that left where everyone passes who was at the barrier has gone round it.
-        if other < 0 and reach[state] == i64(1) << (-1 - other):
-            return report(c, _WENT_ROUND, leader, thread)
-    return state
-
-
-def report(c, kind, thread, other):
-    """Record what is wrong, and between whom."""
-    c[_FAULT] = kind
-    c[_FAULT_THREAD] = thread
-    c[_FAULT_OTHER] = other
-    return 0
-
-
-# ------------------------------------------------------------------ warps
-def run_warps(context, c, words, kinds, reach, start, run):
-    """Run one block whose threads also wait for others of their warp."""
-    threads = c[_THREADS]
-    step, state = start, 0
+def run_group(context, c, q, words, kinds, reach, start, run, waits, group):
+    """Run the blocks of a group in turns, each until it waits for others or has returned; 1 where one faulted."""
+    step, turns = start, 0
     while True:
-        for first in range(0, threads, 32):
-            stop = min(first + 32, threads)
-            native(step, context, first, stop, state)
-            run_warp(context, c, words, kinds, run, first, stop)
-            if c[_FAULT] != 0:
-                return
-        step, state = run, common_state(words, threads)
-        if state == 0 or kinds[max(state, 0)] & 255 >= _WARP:
-            state = meeting_point(c, words, kinds, reach, threads)
-        if state <= 0:
-            return
+        waiting = 0
+        for slot in range(max(group, 1)):
+            own = of_slot(c, slot, _CONTEXT_NBYTES // 4)
+            site = own[_SITE] if turns > 0 else 0
+            if turns == 0 or site < 0:
+                site = turn(
+                    context + i64(slot) * _CONTEXT_NBYTES, own, of_slot(words, slot, _WORDS), kinds, reach, step, run,
+                    waits, -site,
+                )  # fmt: skip
+                own[_SITE] = site
+                if own[_FAULT] != 0:
+                    return 1
+            waiting += i32(site > 0)
+        if waiting == 0:
+            return 0
+        if let_go(c, kinds, group) == 0:
+            return report_apart(c, q, kinds, group)
+        step, turns = run, 1
 
 
-def run_warp(context, c, words, kinds, run, first, stop):
-    """Complete the operations of one warp until none can be completed."""
-    every = u32(0xFFFFFFFF) >> (32 - (stop - first))
-    while c[_FAULT] == 0:
-        state = words[_STATE, first]
-        site = kinds[max(state, 0)]
-        whole = lanes_at(words, _STATE, first, state) & every == every
-        if whole and site & 255 < _WARP:
-            return
-        if whole and is_masked(site):
-            mask = words[_MASK, first]
-            whole = u32(mask) & lanes_at(words, _MASK, first, mask) & every == every
-        if whole:
-            take(c, words, site >> 8, first, every)
-            native(run, context, first, stop, state)
-        elif run_some(context, c, words, kinds, run, first, stop) == 0:
-            return
-
-
-def is_masked(site):
-    """Whether who waits at a site has left a mask."""
-    return site & 255 == _WARP or site & 255 == _WARP_SYNC
-
-
-def run_some(context, c, words, kinds, run, first, stop):
-    """Complete the first operation whose lanes are all there, of some of the lanes; 0 where there is none."""
-    live = u32(0)
-    for lane in range(stop - first):
-        live |= u32(words[_STATE, first + lane] > 0) << lane
-    leader, members = who_can_go(words, kinds, first, stop, live)
-    if members == 0:
+def turn(context, c, words, kinds, reach, step, run, waits, state):
+    """Run one block until it waits for others, at the site that is given, or all of its threads have returned: 0."""
+    if waits == 0:
+        native(run, context, 0, 0, 0)
         return 0
-    take(c, words, kinds[words[_STATE, first + leader]] >> 8, first, members)
-    for lane in range(stop - first):
-        if (members >> lane) & 1 != 0:
-            words[_STATE, first + lane] = 0
-    native(run, context, first, stop, 0)
+    if waits == 1:
+        return run_block(context, c, words, kinds, reach, step, run, state)
+    return run_warps(context, c, words, kinds, reach, step, run, state)
+
+
+# ------------------------------------------------------------------ blocks that wait for each other
+def place_all(c, q, group, number):
+    """Say to the blocks of a group which ones they are: those of a cluster are side by side, in all axes and here."""
+    width, height, depth = c[_CLUSTER_DIM], c[_CLUSTER_DIM + 1], c[_CLUSTER_DIM + 2]
+    across, down = c[_GRID_DIM] // width, c[_GRID_DIM + 1] // height
+    for slot in range(group):
+        which = number * (group // (width * height * depth)) + slot // (width * height * depth)
+        rank = slot % (width * height * depth)
+        x = i32(which % across) * width + rank % width
+        y = i32(which // across % down) * height + rank // width % height
+        z = i32(which // across // down) * depth + rank // width // height
+        own = of_slot(c, slot, _CONTEXT_NBYTES // 4)
+        own[_BLOCK_IDX] = x
+        own[_BLOCK_IDX + 1] = y
+        own[_BLOCK_IDX + 2] = z
+        own[_CLUSTER_RANK] = rank
+        of_slot(q, slot, _CONTEXT_NBYTES // 8)[_BLOCK] = (i64(z) * c[_GRID_DIM + 1] + y) * c[_GRID_DIM] + x
+
+
+def let_go(c, kinds, group):
+    """Mark, by a negative site, the blocks that go on: all of a cluster, or of the grid, that are at one barrier."""
+    found = 0
+    for slot in range(group):
+        site = of_slot(c, slot, _CONTEXT_NBYTES // 4)[_SITE]
+        if site > 0:
+            first, stop = partners(c, kinds, slot, site, group)
+            if other_site(c, first, stop, site) < 0:
+                for other in range(first, stop):
+                    of_slot(c, other, _CONTEXT_NBYTES // 4)[_SITE] = -site
+                    found += 1
+    return found
+
+
+def partners(c, kinds, slot, site, group):
+    """Who a block waits for at a site: its cluster or all."""
+    if kinds[site] & 255 == _CLUSTER:
+        cluster = c[_CLUSTER_DIM] * c[_CLUSTER_DIM + 1] * c[_CLUSTER_DIM + 2]
+        return slot - slot % cluster, slot - slot % cluster + cluster
+    return 0, group
+
+
+def other_site(c, first, stop, site):
+    """A block of these that is elsewhere, -1 where there is none."""
+    for other in range(first, stop):
+        if of_slot(c, other, _CONTEXT_NBYTES // 4)[_SITE] != site:
+            return other
+    return -1
+
+
+def report_apart(c, q, kinds, group):
+    """Record that a block waits for one that waits elsewhere or has returned."""
+    for slot in range(group):
+        site = of_slot(c, slot, _CONTEXT_NBYTES // 4)[_SITE]
+        if site > 0:
+            first, stop = partners(c, kinds, slot, site, group)
+            other = other_site(c, first, stop, site)
+            of_slot(c, slot, _CONTEXT_NBYTES // 4)[_FAULT] = _APART
+            of_slot(q, slot, _CONTEXT_NBYTES // 8)[_FAULT_INDEX] = i64(other)
+            return 1
     return 1
-
-
-def who_can_go(words, kinds, first, stop, live):
-    """A lane and those with it whose operation can be completed; no lanes where there is none."""
-    for lane in range(stop - first):
-        site = kinds[max(words[_STATE, first + lane], 0)] & 255
-        if site >= _WARP and site != _WARP_ANY:
-            members = complete(words, kinds, first, lane, live)
-            if members != 0:
-                return lane, members
-    for lane in range(stop - first):  # who asks who is here, is told when no other lane can come
-        state = words[_STATE, first + lane]
-        if kinds[max(state, 0)] & 255 == _WARP_ANY:
-            return lane, lanes_at(words, _STATE, first, state) & live
-    return 0, u32(0)
-
-
-def complete(words, kinds, first, lane, live):
-    """The lanes of the operation that a lane waits at, if they are all there; else 0."""
-    state = words[_STATE, first + lane]
-    site = kinds[state] & 255
-    here = lanes_at(words, _STATE, first, state)
-    wanted = live
-    if is_masked(site):
-        mask = words[_MASK, first + lane]
-        wanted = u32(mask) & live
-        here &= lanes_at(words, _MASK, first, mask)
-    if site >= _WARP_SYNC:  # another `syncwarp` will do
-        here = u32(0)
-        for other in range(32):
-            if (wanted >> other) & 1 != 0 and meets(words, kinds, first + other, wanted, live):
-                here |= u32(1) << other
-    if wanted & here != wanted or (wanted >> lane) & 1 == 0:
-        return u32(0)
-    return wanted
-
-
-def meets(words, kinds, thread, wanted, live):
-    """Whether a thread is at a `syncwarp` of these lanes."""
-    site = kinds[max(words[_STATE, thread], 0)]
-    own = u32(words[_MASK, thread]) & live if is_masked(site) else live
-    return site & 255 >= _WARP_SYNC and site & 255 != _WARP_ANY and own == wanted
-
-
-def take(c, words, count, first, members):
-    """Keep what the lanes of an operation have given, for those that are resumed now."""
-    c[_MEMBERS] = i32(members)
-    for word in range(count):
-        take_row(c, words, word, first)
-
-
-def report_stuck(c, words, kinds, thread, threads):
-    """Record a warp operation whose lanes cannot all come, and one that it waits for, or itself if it names itself not.
-
-    Nothing else can run: whoever still waits, waits for ever.
-    """
-    first, own = thread - thread % 32, words[_STATE, thread]
-    has_mask = is_masked(kinds[own])
-    mask = u32(words[_MASK, thread]) if has_mask else u32(0xFFFFFFFF)
-    c[_FAULT_INDEX] = i32(mask)
-    c[_FAULT_INDEX + 1] = i32(has_mask)
-    if (mask >> (thread % 32)) & 1 != 0:
-        for lane in range(min(32, threads - first)):
-            other = first + lane
-            state = words[_STATE, other]
-            is_elsewhere = state != own or (has_mask and u32(words[_MASK, other]) != mask)
-            if state > 0 and (mask >> lane) & 1 != 0 and is_elsewhere:
-                return report(c, _STUCK, thread, other)
-    return report(c, _STUCK, thread, thread)

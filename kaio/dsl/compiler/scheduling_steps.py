@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from llvmlite import ir as llvm
 
@@ -12,8 +13,9 @@ from kaio.dsl.types import D2, InOut
 from kaio.dsl.values import NONE
 from kaio.dtypes import i32, i64, u32
 
-__all__ = ["lanes_at", "native", "take_row"]
+__all__ = ["lanes_at", "native", "of_slot", "take_row"]
 
+B = TypeVar("B")
 _I8, _I32 = llvm.IntType(8), llvm.IntType(32)
 _ROW = llvm.VectorType(_I32, 32)
 _ALIGNMENT = 64  # of the context, of the words, and of the strides of both
@@ -28,6 +30,17 @@ def _call_native(e: Any, call: Any, address: Any, context: Any, first: Any, stop
 @intrinsic(lambda *_: Resolved((i64, i64, i32, i32, i32), NONE), host=_call_native)
 def native(address: i64, context: i64, first: i32, stop: i32, state: i32) -> None:
     """Call `k_plain`, `k_start` or `k_run` of a kernel."""
+
+
+def _of_slot(e: Any, call: Any, buffer: Any, slot: Any, size: Any) -> Any:
+    at = e.b.mul(e.b.sext(slot, llvm.IntType(64)), e.b.sext(size, llvm.IntType(64)))
+    return replace(buffer, pointer=e.b.gep(buffer.pointer, [at]))
+
+
+@intrinsic(lambda buffer, *_: Resolved((buffer, i32, i32), buffer), host=_of_slot)
+def of_slot(buffer: B, slot: i32, size: i32) -> B:
+    """A buffer of one of several blocks: they lie behind each other, each of `size` elements."""
+    raise AssertionError
 
 
 def _row(e: Any, words: Any, word: Any, first: Any) -> Any:

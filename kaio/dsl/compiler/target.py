@@ -120,6 +120,15 @@ class Target(Protocol):
     ) -> None:
         """Leave with a fault unless `holds`: lane `lane` takes part in the operation; nothing where unchecked."""
 
+    def give(self, e: Emitter, words: Sequence[llvmlite_ir.Value]) -> None:
+        """Leave i32 words for the scheduler, before `suspend` (host rules only)."""
+
+    def field(self, e: Emitter, offset: int, index: llvmlite_ir.Value | None = None) -> llvmlite_ir.Value:
+        """An i32 of the block's context, of an array there the one at `index` (host rules only)."""
+
+    def set_field(self, e: Emitter, offset: int, index: llvmlite_ir.Value, value: llvmlite_ir.Value) -> None:
+        """Set an element of an array in the block's context (host rules only)."""
+
     def linear_thread(self, e: Emitter) -> llvmlite_ir.Value:
         """The thread's number in its block, x first, as i32; 32 in a row are a warp."""
 

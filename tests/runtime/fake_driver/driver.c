@@ -199,6 +199,24 @@ int cuLaunchKernel(u64 f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, un
     if (n) memcpy(block, extra[1], n);
     LOCKED(note("launch\n"); DO(f, 0, block, n));
 }
+typedef struct { unsigned id; char pad[4]; unsigned value[16]; } Attribute;
+typedef struct { unsigned grid[3], block[3], shared; Stream *stream; Attribute *attributes; unsigned count; } Config;
+int cuLaunchKernelEx(Config *c, u64 f, void *parameters, void **extra) {
+    pthread_mutex_lock(&lock);
+    for (unsigned k = 0; k < c->count; k++) {
+        unsigned *v = c->attributes[k].value;
+        if (c->attributes[k].id == 2) note("cooperative:%u\n", v[0]);
+        if (c->attributes[k].id == 4) note("cluster:%u,%u,%u\n", v[0], v[1], v[2]);
+    }
+    pthread_mutex_unlock(&lock);
+    return cuLaunchKernel(f, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared,
+                          c->stream, parameters, extra);
+}
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, u64 f, int threads, size_t shared) {
+    if (!context) return INVALID_CONTEXT;
+    *n = 2048 / threads;
+    return 0;
+}
 int cuGetErrorName(int code, const char **s) {
     *s = code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY"
        : code == 500 ? "CUDA_ERROR_NOT_FOUND" : "CUDA_ERROR_INVALID_VALUE";
