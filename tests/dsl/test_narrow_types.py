@@ -11,6 +11,8 @@ import pytest
 
 import kaio
 from kaio import Const, DType, In, InOut, Out, bf16, f8e4m3, f8e5m2, f16, f32, f64, i32
+from kaio.dsl.intrinsic import STANDARD, Intrinsic
+from kaio.dsl.rule_error import RuleError
 from kaio.errors import LaunchError
 from tests.dsl.from_text import kernel, message, mistakes, run, types_of
 from tests.dsl.test_intrinsics import FUNCTIONS
@@ -312,3 +314,53 @@ def test_a_mean_is_taken_in_f32_and_stored_in_16_bits():
         total += np.float32(value)
     wanted = (x.astype(np.float32) - total / np.float32(x.size)).astype(np.float16)
     np.testing.assert_array_equal(buffer.to_host(), wanted)
+
+
+# ---------------------------------------------------------------------- every function
+def accepting(dtype: DType) -> list[str]:
+    """A call of each function that takes so many numbers of the type, alone or several."""
+    found = []
+    for function, record in [*((None, getattr(kaio, name)) for name in kaio.__all__), *STANDARD.items()]:
+        if not isinstance(record, Intrinsic) or record.typing is None or record.suspends:
+            continue
+        name = f"math.{record.name}" if getattr(function, "__module__", "") == "math" else record.name
+        for count in range(1, 5):
+            try:
+                assert record.signature is not None
+                record.signature.bind(*range(count))
+                record.typing(*[dtype] * count)
+            except (RuleError, TypeError, ValueError, AssertionError):
+                continue
+            found.append(f"{name}({', '.join(f'x[{k}]' for k in range(count))})")
+    return found
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=repr)
+def test_every_function_that_takes_16_bits_compiles_everywhere(dtype):
+    calls = accepting(dtype)
+    assert {"abs(x[0])", "math.sin(x[0])", "fma(x[0], x[1], x[2])", "int(x[0])"} <= set(calls)
+    lines = "".join(f"    v{k} = {call}\n" for k, call in enumerate(calls))
+    made = kernel(f"import cmath\n@kernel\ndef k(x: In[{dtype!r}]):\n{lines}")
+    assert made.compile("cpu").code
+    for architecture in ("sm_75", "sm_80", "sm_90"):
+        assert ".entry k(" in made.ptx(architecture)
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=repr)
+def test_the_neighbours_of_every_value_are_those_of_the_type(device, dtype):
+    made = kernel(f"""
+        @kernel
+        def k(x: In[{dtype!r}], up: Out[{dtype!r}], down: Out[{dtype!r}]):
+            i = grid(1)
+            if i < x.size:
+                up[i], down[i] = math.nextafter(x[i], math.inf), math.nextafter(x[i], -math.inf)
+    """)
+    x = all_values(dtype)
+    up, down = run(made, [x], [dtype] * 2, device=device)
+    assert same(up, neighbours(x, math.inf)).all()
+    assert same(down, neighbours(x, -math.inf)).all()
+
+
+def neighbours(x: np.ndarray, to: float) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.nextafter(x, np.full_like(x, to))

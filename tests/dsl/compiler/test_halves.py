@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import kaio
 from kaio import bf16, bool_, f16, f32
+from kaio.dsl.compiler.emit_ptx import CudaTarget
 from tests.dsl.from_text import kernel, run
 from tests.narrow import HALVES, all_values, rounded, same
 
@@ -218,6 +220,26 @@ def test_no_operation_takes_f64(dtype):
     for architecture in ("sm_75", "sm_90"):
         body = BODY.format(dtype).replace("math.exp(a) + a // b + a % b + a ** b", "a")  # libdevice has tables in f64
         assert "f64" not in kernel(body).ptx(architecture)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_80"])
+@pytest.mark.parametrize("text", OPERATIONS)
+def test_what_stands_in_for_bf16_on_older_gpus_gives_the_same_bits(monkeypatch, architecture, text):
+    """The instructions of an older architecture, run on this one."""
+    older = int(architecture[3:])
+    monkeypatch.setattr(CudaTarget, "has", lambda self, since: int(re.sub(r"\D", "", since)) <= older)
+    body = f"""
+        @kernel
+        def k(x: In[bf16], y: In[bf16], z: In[bf16], out: Out[bf16]):
+            i = grid(1)
+            if i < x.size:
+                a, b, c = x[i], y[i], z[i]
+                out[i] = {text}
+    """
+    for inputs in (triples(bf16), pairs_of_special(bf16)):
+        (cpu,), (gpu,) = (run(kernel(body), inputs, [bf16], device=kaio.Device(d)) for d in ("cpu", "cuda:0"))
+        assert same(gpu, cpu).all()
 
 
 def test_a_product_fuses_only_where_contraction_is_on():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import kaio
 from kaio import bf16, bool_, f8e4m3, f8e5m2, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from kaio.dsl.compiler import native
+from kaio.dsl.compiler.emit_ptx import CudaTarget
 from kaio.runtime.conversion import convert_array
 from tests.dsl.from_text import kernel, run
 from tests.narrow import NARROW, STORAGE, all_values, edges, rounded, same
@@ -79,6 +81,19 @@ def test_a_processor_without_conversions_of_halves_does_them_on_the_bits(monkeyp
     x = sources(f32, target)
     assert same(converted(f32, target, x, cpu), wanted(x, target)).all()
     assert same(converted(target, f32, all_values(target), cpu), all_values(target)).all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_80"])
+@pytest.mark.parametrize("dtype", NARROW, ids=repr)
+def test_what_stands_in_for_conversions_on_older_gpus_gives_the_same(monkeypatch, architecture, dtype):
+    """The instructions of an older architecture, run on this one."""
+    older, gpu = int(architecture[3:]), kaio.Device("cuda:0")
+    monkeypatch.setattr(CudaTarget, "has", lambda self, since: int(re.sub(r"\D", "", since)) <= older)
+    for source in (f32, f64, i32, i64):
+        x = sources(source, dtype)
+        assert same(converted(source, dtype, x, gpu), wanted(x, dtype)).all()
+    assert same(converted(dtype, f32, all_values(dtype), gpu), all_values(dtype)).all()
 
 
 @pytest.mark.parametrize("dtype", STORAGE, ids=repr)
