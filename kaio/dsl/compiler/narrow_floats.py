@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 from llvmlite import ir as llvm
 
 from kaio.dsl.compiler import native
@@ -44,6 +45,9 @@ def truth(e: Emitter, value: Value, dtype: DType) -> Value:
 def widen(e: Emitter, value: Value, dtype: DType) -> Value:
     """As f32, exactly."""
     b = e.b
+    if isinstance(value, llvm.Constant) and isinstance(value.constant, int):  # LLVM folds no inline assembly
+        bits = np.array(value.constant & (1 << dtype.bits) - 1, f"u{dtype.itemsize}")
+        return constant(f32, float(bits.view(dtype.numpy)))
     if dtype is bf16:  # the upper half of an f32
         return b.bitcast(b.shl(b.zext(value, I32), I32(16)), FLOAT)
     if dtype is f16:

@@ -274,3 +274,10 @@ def test_a_loop_counts_in_f32_from_a_literal_and_in_16_bits_from_a_cast(dtype):
     made.grid(1).block(1).launch(cpu.alloc_from(x), wide, narrow).wait()
     assert wide.to_host()[0] == 4096
     assert float(narrow.to_host()[0]) == 2.0**dtype.digits  # one more is a tie, and goes back
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=repr)
+def test_a_literal_on_its_way_to_f32_is_converted_when_compiling(dtype):
+    text = kernel(f"@kernel\ndef k(x: InOut[{dtype!r}]):\n    x[0] = math.fmod(x[1], 0.5) / 3.0\n").ptx("sm_90")
+    assert "0f3F000000" in text  # 0.5
+    assert "0f40400000" in text  # 3.0
