@@ -194,15 +194,33 @@ FUNCTIONS: dict[str, Function] = {
         "math.lgamma(a[i])", _lgamma, -10, 50, (1.0, 2.0, -2.457, -2.747, -3.14), digits=260, smallest=1.0
     ),
     "j0": Function(
-        "kaio.j0(a[i])", lambda x: mp.besselj(0, x), -10, 10, (2.404825557695773, 5.520078110286311), smallest=1.0
+        "kaio.j0(a[i])",
+        lambda x: mp.besselj(0, x),
+        -8,
+        8,
+        (2.404825557695773, 5.520078110286311),
+        inside=True,
+        smallest=1.0,
     ),
     "j1": Function(
-        "kaio.j1(a[i])", lambda x: mp.besselj(1, x), -10, 10, (3.8317059702075125, 7.015586669815619), smallest=1.0
+        "kaio.j1(a[i])",
+        lambda x: mp.besselj(1, x),
+        -8,
+        8,
+        (3.8317059702075125, 7.015586669815619),
+        inside=True,
+        smallest=1.0,
     ),
-    "jn(3, x)": Function("kaio.jn(3, a[i])", lambda x: mp.besselj(3, x), -10, 10, (6.380161895923984,), smallest=1.0),
-    "y0": Function("kaio.y0(a[i])", _bessel_y(0), 0, 10, (0.893576966279167, 3.957678419314858), smallest=1.0),
-    "y1": Function("kaio.y1(a[i])", _bessel_y(1), 0, 10, (2.197141326031017, 5.429681040794135), smallest=1.0),
-    "yn(3, x)": Function("kaio.yn(3, a[i])", _bessel_y(3), 0, 10, (4.527024661186146,), smallest=1.0),
+    "jn(3, x)": Function(
+        "kaio.jn(3, a[i])", lambda x: mp.besselj(3, x), -8, 8, (6.380161895923984,), inside=True, smallest=1.0
+    ),
+    "y0": Function(
+        "kaio.y0(a[i])", _bessel_y(0), 0, 8, (0.893576966279167, 3.957678419314858), inside=True, smallest=1.0
+    ),
+    "y1": Function(
+        "kaio.y1(a[i])", _bessel_y(1), 0, 8, (2.197141326031017, 5.429681040794135), inside=True, smallest=1.0
+    ),
+    "yn(3, x)": Function("kaio.yn(3, a[i])", _bessel_y(3), 0, 8, (4.527024661186146,), inside=True, smallest=1.0),
     "cyl_bessel_i0": Function("kaio.cyl_bessel_i0(a[i])", lambda x: mp.besseli(0, x), -10, 10, (91.9, 713.9)),
     "cyl_bessel_i1": Function("kaio.cyl_bessel_i1(a[i])", lambda x: mp.besseli(1, x), -10, 10, (91.9, 713.9)),
     "fast_sin": Function("kaio.fast_sin(a[i])", mp.sin, -math.pi, math.pi, inside=True, single=True),
@@ -229,8 +247,11 @@ def inputs(function: Function, dtype: Any, count: int, seed: int = 0) -> list[np
     rng = np.random.default_rng(seed)
     arity = function.arity
     drawn = rng.uniform(function.low, function.high, (count, arity))
+    near = (
+        [np.array([_beside(point, dtype, rng) for point in function.points]).reshape(-1, 1)] if function.points else []
+    )
     if function.inside:
-        return _columns(drawn, dtype)
+        return _columns(np.concatenate([drawn, *near]), dtype)
     info = np.finfo(dtype)
     low, high = int(info.minexp) - int(info.nmant), int(info.maxexp)
     binades = np.arange(low, high)
@@ -243,8 +264,7 @@ def inputs(function: Function, dtype: Any, count: int, seed: int = 0) -> list[np
     values = _edges(dtype) if arity == 1 else [value for value in _edges(dtype) if value or np.signbit(value)][1:]
     edges = np.array([*product(values, repeat=min(arity, 2))])
     rows.append(edges[:, [0, 1, 0, 1][:arity]])
-    if function.points and arity == 1:
-        rows.append(np.array([_beside(point, dtype, rng) for point in function.points]).reshape(-1, 1))
+    rows += near
     return _columns(np.concatenate(rows), dtype)
 
 

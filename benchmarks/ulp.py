@@ -142,9 +142,11 @@ def main() -> None:
         shown = [f"{dtype} {of['ulp']:<9} {of.get('differ', '')!s:7}" for dtype, of in sorted(dtypes.items())]
         print(f"{name:20}", *shown)
     kind = options.device.partition(":")[0]
-    if options.only == list(FUNCTIONS):
-        about = {"benchmark": f"math_{kind}", "machine": machine(), "versions": versions()}
-        (options.out / f"math_{kind}.json").write_text(written(about, functions), encoding="utf-8")
+    path = options.out / f"math_{kind}.json"
+    if options.only != list(FUNCTIONS) and path.exists():  # the others as they were
+        functions = json.loads(path.read_text(encoding="utf-8"))["functions"] | functions
+    about = {"benchmark": f"math_{kind}", "machine": machine(), "versions": versions()}
+    path.write_text(written(about, functions), encoding="utf-8")
 
 
 def written(about: dict[str, Any], functions: dict[str, Any]) -> str:
