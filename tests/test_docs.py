@@ -18,7 +18,6 @@ from kaio.dsl import rules
 from kaio.dsl.intrinsic import STANDARD, Intrinsic
 from kaio.dsl.rule_error import RuleError
 from kaio.dtypes import DTYPES
-from tests.dsl import test_intrinsics
 
 DOCS = Path(__file__).parent.parent / "docs"
 LANGUAGE = DOCS / "language.md"
@@ -92,21 +91,7 @@ def is_of_numbers(value: object) -> bool:
     return isinstance(value, Intrinsic) and (value.__module__ or "").startswith("kaio.dsl.numeric")
 
 
-def accuracy_table() -> str:
-    """The bounds that the tests hold each function to."""
-    lines = ["| function | f32 | f64 |", "| --- | --- | --- |"]
-    for name, function in test_intrinsics.FUNCTIONS.items():
-        bounds = [function.ulp32, function.ulp64]
-        if set(bounds) != {0}:
-            lines.append(f"| `{name}` | {' | '.join(shown_bound(b) for b in bounds)} |")
-    return "\n".join(lines)
-
-
-def shown_bound(bound: float) -> str:
-    return "½" if bound == 0.5 else f"{bound:g}"
-
-
-TABLES = {"common": common_table, "functions": functions_table, "accuracy": accuracy_table}
+TABLES = {"common": common_table, "functions": functions_table}
 
 
 @pytest.mark.parametrize("name", list(TABLES))

@@ -19,7 +19,8 @@ class CompileOptions:
     """Options of `@kaio.kernel`.
 
     contract: fuse a product with the addition or subtraction of the same expression
-    fastmath: on a GPU flush subnormals and divide and take roots approximately; `isnan` and `isinf` still work
+    fastmath: on a GPU flush subnormals of f32, divide, take roots and compute sin, exp, log and the like approximately;
+        `isnan`, `isinf` and comparisons still work, and the CPU device computes as without it (docs/math.md)
     max_registers: at most so many registers a thread
     launch_bounds: never launched with more threads a block
     """
