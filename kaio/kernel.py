@@ -281,9 +281,9 @@ def kernel(
     ahead of the first launch.
 
     A product and the sum that takes it are fused into one rounding, as in CUDA C, so that last bits may differ from
-    NumPy's; `contract=False` fuses nothing. `fastmath=True` allows approximate division and functions and flushes
-    subnormals of f32 on a GPU (docs/math.md). `max_registers` limits the registers of a thread (16 to 255), `launch_bounds` the threads of a block
-    (1 to 1024), which lets the compiler use more registers.
+    NumPy's; `contract=False` fuses nothing. `fastmath=True` allows approximate division and functions of f32 on a GPU
+    and flushes subnormals there (docs/math.md). `max_registers` limits the registers of a thread (16 to 255),
+    `launch_bounds` the threads of a block (1 to 1024), which lets the compiler use more registers.
 
     >>> import numpy as np, kaio
     >>> @kaio.kernel
