@@ -274,6 +274,9 @@ SPELLED = [
     ("atomic_cas(g, 0, v, v)", "u16", "atom.global.cas.b16"),
     ("atomic_add(g, 0, v)", "i16", "atom.global.cas.b16"),
     ("atomic_add(g, 0, v)", "u8", "atom.global.cas.b32"),
+    ("atomic_sub(g, 0, v)", "f16", "red.global.add.noftz.f16"),
+    ("g[1] = atomic_add(s, 0, v)", "bf16", "atom.shared.add.noftz.bf16"),
+    ("atomic_max(g, 0, v)", "f16", "atom.global.cas.b16"),
     ("atomic_inc(g, 0, v)", "u32", "red.global.inc.u32"),
     ("atomic_inc(g, 0, v)", "i32", "atom.global.cas.b32"),
     ("g[1] = atomic_dec(s, 0, v)", "u32", "atom.shared.dec.u32"),
@@ -288,6 +291,11 @@ SPELLED = [
 def test_an_update_is_one_instruction_where_there_is_one(line, dtype, instruction):
     made = kernel(f"@kernel\ndef k(g: InOut[{dtype}], v: {dtype}):\n    s = shared_mem(1, {dtype})\n    {line}\n")
     assert opcodes(made.ptx("sm_90")) == [instruction]
+
+
+def test_bf16_is_added_by_a_loop_before_sm_90():
+    made = kernel("@kernel\ndef k(g: InOut[bf16], v: bf16):\n    atomic_add(g, 0, v)\n")
+    assert opcodes(made.ptx("sm_80")) == ["atom.global.cas.b16"]
 
 
 @pytest.mark.parametrize("name", ["min", "max"])
