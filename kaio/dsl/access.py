@@ -13,6 +13,7 @@ from kaio.dsl.spans import check_alignment, check_span
 from kaio.dsl.types import In, InOut, Out
 from kaio.dsl.values import NONE, ArrayType, BufferType, Compound, ObjectType, Type, show
 from kaio.dtypes import DType
+from kaio.vectors import VECTORS
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
@@ -53,6 +54,12 @@ def _is_made_of(dtype: DType, part: DType) -> bool:
     return bool(dtype.parts) and all(kind is part for _, kind in dtype.parts)
 
 
+def _wider(dtype: DType) -> str:
+    """How several elements of a dtype are read at once."""
+    made = max((of for of in VECTORS if _is_made_of(of, dtype)), key=lambda of: of.itemsize, default=None)
+    return f"for example `load(x, {len(made.parts)} * i, kaio.{made!r})`" if made else "leave the dtype out"
+
+
 def _at_once(array: BufferType | ArrayType, wanted: Any) -> DType:
     """The dtype that is read: that of the elements, or one that is made of several of them."""
     if wanted is None or wanted is array.dtype:
@@ -62,7 +69,7 @@ def _at_once(array: BufferType | ArrayType, wanted: Any) -> DType:
         raise RuleError(
             f"`load` gives an element of `buffer`, or a type that is made of several; {shown} is not made of "
             f"{show(array.dtype)}",
-            f"for example `load(x, 2 * i, kaio.{'c128' if array.dtype.bits == 64 else 'c64'})` of a buffer of floats",
+            _wider(array.dtype),
         )
     return wanted
 

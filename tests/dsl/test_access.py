@@ -193,6 +193,33 @@ def test_what_cannot_be_read_at_once_is_refused(call, told):
     assert message(text).startswith(told)
 
 
+def test_who_asks_for_another_type_is_shown_the_widest_of_the_elements():
+    source = "@kernel\ndef k(x: In[{}], y: Out[f32]):\n    v = load(x, 0, {})\n    y[0] = 1.0\n"
+    assert message(source.format("f32", "f64")).endswith("help: for example `load(x, 4 * i, kaio.f32x4)`")
+    assert message(source.format("u8", "u32")).endswith("help: for example `load(x, 16 * i, kaio.u8x16)`")
+    assert message(source.format("bool_", "u32")).endswith("help: leave the dtype out")
+
+
+@kaio.kernel
+def doubled(x: In[f32], y: Out[f32]):
+    i = 4 * kaio.grid(1)
+    if i + 3 < x.size:
+        kaio.store(y, i, 2.0 * kaio.load(x, i, kaio.f32x4))
+    else:
+        for k in range(i, x.size):
+            y[k] = 2.0 * x[k]
+
+
+@pytest.mark.parametrize("size", [1, 4, 7, 64])
+def test_four_at_a_time_with_a_ragged_end(device, size):
+    x, y = device.alloc_from(np.arange(size, dtype=np.float32)), device.alloc_zeros(size, f32)
+    doubled.over(-(-size // 4)).block(32).launch(x, y).wait()
+    assert y.to_host().tolist() == [2 * k for k in range(size)]
+    ptx = doubled.ptx("sm_90")
+    assert "ld.global.nc.v4.f32" in ptx
+    assert "st.global.v4.f32" in ptx
+
+
 def test_an_index_is_checked():
     made = kernel("@kernel\ndef k(x: In[f32], y: Out[f32]):\n    i = grid(1)\n    y[0] = load(x, i, cache='cg')\n")
     cpu = kaio.Device("cpu")

@@ -70,6 +70,25 @@ def test_four_eight_and_sixteen_bytes_of_any_type(device):
     np.testing.assert_array_equal(out.to_host(), a[1, ::-1] + b[::-1] + c[7::8])
 
 
+@kaio.kernel
+def of_vectors(x: In[kaio.f32x4], out: Out[f32]):
+    t = kaio.thread_idx.x
+    tile = kaio.shared_mem(8, kaio.f32x4)
+    kaio.cp_async(tile, t, x, 7 - t, 1)
+    kaio.cp_async_commit()
+    kaio.cp_async_wait(0)
+    kaio.bar_sync()
+    out[t] = tile[7 - t].w
+
+
+def test_one_vector_is_sixteen_bytes(device):
+    x = device.alloc_from(np.arange(32, dtype=np.float32).view(kaio.f32x4.numpy))
+    out = device.alloc_zeros(8, f32)
+    of_vectors.grid(1).block(8).launch(x, out).wait()
+    assert out.to_host().tolist() == [4 * t + 3 for t in range(8)]
+    assert "cp.async.cg.shared.global" in of_vectors.compile("sm_80").ptx
+
+
 def test_the_instructions_are_those_of_ampere():
     program = of_every_size.compile("sm_80")
     assert program.cubin

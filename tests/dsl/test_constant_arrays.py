@@ -55,6 +55,16 @@ def test_every_type_of_element_is_read_as_it_was(dtype, device):
     assert out.to_host().tobytes() == values.tobytes()
 
 
+@pytest.mark.parametrize("dtype", [kaio.c64, kaio.c128, kaio.f32x4, kaio.u8x4], ids=repr)
+def test_elements_of_several_parts_are_read_as_they_were(dtype, device):
+    values = np.arange(3 * dtype.itemsize, dtype=np.uint8).view(dtype.numpy)
+    made = kernel(f"@kernel\ndef k(out: Out[{dtype!r}]):\n    i = grid(1)\n    out[i] = VALUES[2 - i]\n", VALUES=values)
+    out = device.alloc_zeros(3, dtype)
+    made.grid(1).block(3).launch(out).wait()
+    assert out.to_host().tobytes() == values[::-1].tobytes()
+    assert made.compile("sm_75").cubin
+
+
 SCALAR, NOTHING = np.array(7, np.int32), np.zeros((0, 3), np.float32)
 
 

@@ -129,6 +129,9 @@ def _given(inference: Inference, callee: Intrinsic, position: int, argument: str
     name = list(callee.signature.parameters)[position] if callee.constants else ""
     if name not in callee.constants:
         return inference.types[argument] if isinstance(argument, str) else constant_type(argument.value)
+    type_ = inference.types[argument] if isinstance(argument, str) else None
+    if isinstance(type_, ObjectType):
+        return type_
     made = inference.origins.of(argument).op if isinstance(argument, str) else argument
     if not isinstance(made, ir.Constant):
         text = inference.origins.text(str(argument))
