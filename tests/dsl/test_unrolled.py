@@ -196,3 +196,16 @@ def test_a_range_longer_than_any_list_is_refused_with_its_length():
         kernel("@kernel\ndef k(y: Out[i32]):\n    for j in kaio.unrolled(range(10**20)):\n        y[0] = 1").types(
             "cpu"
         )
+
+
+def test_a_body_so_long_that_python_jumps_back_in_front_of_the_head_is_written_out() -> None:
+    """The jump of a loop of more than 255 instructions has an EXTENDED_ARG of its own, to which the body jumps back."""
+    lines = "\n".join(f"            total += x[{k % 4}] * {k}" for k in range(80))
+    source = (
+        "@kernel\ndef long(x: In[f32], out: Out[f32]):\n    total = f32(0)\n"
+        f"    for i in unrolled(range(2)):\n        for j in unrolled(range(3)):\n{lines}\n    out[0] = total\n"
+    )
+    cpu = kaio.Device("cpu")
+    out = cpu.alloc_zeros(1, kaio.f32)
+    kernel(source).over(1).block(1).launch(cpu.alloc_from(np.ones(4, np.float32)), out).wait()
+    assert out.to_host()[0] == 6 * sum(range(80))

@@ -16,7 +16,7 @@ from kaio.dsl import symbols
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.ssa import ssa
 
-__all__ = ["simplify"]
+__all__ = ["join_straight", "reachable", "simplify"]
 
 _UNKNOWN = object()
 _GIVEN = object()  # an argument that is there at run time: its value is unknown, but it is not None
@@ -25,10 +25,10 @@ _GIVEN = object()  # an argument that is there at run time: its value is unknown
 def simplify(blocks: dict[int, ir.Block]) -> tuple[ir.Block, ...]:
     """SSA with branches on constants decided, the dead dropped, and blocks in an order that defines before it uses."""
     entry = _entry(blocks)
-    single = {block.label: block for block in ssa(tuple(_in_order(_join_straight(_reachable(blocks, entry), entry))))}
+    single = {block.label: block for block in ssa(tuple(_in_order(join_straight(reachable(blocks, entry), entry))))}
     decided = _decide_branches(single, entry)
     if decided is not single:
-        decided = _join_straight(decided, entry)
+        decided = join_straight(decided, entry)
     return tuple(_in_order(_drop_dead(decided)))
 
 
@@ -43,10 +43,10 @@ def _decide_branches(blocks: dict[int, ir.Block], entry: int) -> dict[int, ir.Bl
         decided = {label: _decided(block, known) for label, block in blocks.items()}
         if decided == blocks:
             return blocks
-        blocks = _reachable(decided, entry)
+        blocks = reachable(decided, entry)
 
 
-def _join_straight(blocks: dict[int, ir.Block], entry: int) -> dict[int, ir.Block]:
+def join_straight(blocks: dict[int, ir.Block], entry: int) -> dict[int, ir.Block]:
     """One block out of those that run straight on.
 
     The head of a loop is one block then: in long loops Python puts an EXTENDED_ARG of its own in front of it.
@@ -142,7 +142,8 @@ def _evaluate(op: ir.Op, known: Mapping[str, Any]) -> Any:
     return _UNKNOWN
 
 
-def _reachable(blocks: Mapping[int, ir.Block], entry: int) -> dict[int, ir.Block]:
+def reachable(blocks: Mapping[int, ir.Block], entry: int) -> dict[int, ir.Block]:
+    """The blocks that the entry leads to, with what comes in from others taken out of their phis."""
     found: set[int] = set()
     todo = [entry]
     while todo:
@@ -181,7 +182,7 @@ def _drop_dead(blocks: Mapping[int, ir.Block]) -> dict[int, ir.Block]:
             todo += ir.operands(definitions[name].op)
     return {
         label: replace(b, body=tuple(s for s in b.body if not isinstance(s, ir.Assign) or s.target in live))
-        for label, b in _reachable(blocks, _entry(blocks)).items()
+        for label, b in reachable(blocks, _entry(blocks)).items()
     }
 
 

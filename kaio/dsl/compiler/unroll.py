@@ -12,6 +12,7 @@ from typing import Any
 
 from kaio.dsl import symbols
 from kaio.dsl.compiler import ir
+from kaio.dsl.compiler.simplify import join_straight, reachable
 from kaio.dsl.unrolling import unrolled
 from kaio.errors import KernelSyntaxError
 
@@ -38,6 +39,8 @@ def unroll(blocks: Blocks) -> Blocks:
     """The blocks with every such loop written out, those inside of others last."""
     if not any(_names_it(block) for block in blocks.values()):
         return blocks
+    entry = min(blocks)
+    blocks = join_straight(reachable(blocks, entry), entry)  # the jump back of a long loop is to its head then
     size = sum(len(block.body) for block in blocks.values())
     while (loop := _find(blocks)) is not None:
         size += (_count(loop.turns) - 1) * sum(len(blocks[label].body) for label in loop.body)
