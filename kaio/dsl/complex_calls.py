@@ -79,6 +79,8 @@ STANDARD[builtins.complex] = Intrinsic(
     _pair,
     doc="Python's `complex`: of two parts, c128 where one is f64, else c64.",
     signature=inspect.signature(_casted),
+    example="z = complex(x[i], y[i]) * 2j\nout[i] = z.imag",
+    ptx="fma.rn.f32",
 )
 
 

@@ -90,7 +90,16 @@ def _made(e: Emitter, call: TypedCall, make: Any) -> Any:
     return ArrayValue(make(e, memory_type(array.dtype), math.prod(array.shape), e.assigning))
 
 
-@intrinsic(_array("shared"), emit=_shared, example="kaio.shared_mem((16, 16), kaio.f32)")
+@intrinsic(
+    _array("shared"),
+    emit=_shared,
+    example="""\
+tile = kaio.shared_mem(64, kaio.f32)
+tile[i] = x[i]
+kaio.bar_sync()
+out[i] = tile[63 - i]""",
+    ptx="st.shared.f32",
+)
 def shared_mem(shape: int | tuple[int, ...], dtype: type[T]) -> InOut[T, Any]:
     """An array that the threads of a block share; its shape is known when compiling, its contents are undefined."""
     raise AssertionError
@@ -138,7 +147,16 @@ def dynamic_shared(name: str, dtype: type[T]) -> InOut[T, Any]:
     raise AssertionError
 
 
-@intrinsic(_array("local"), emit=_local, example="kaio.local_mem(4, kaio.f32)")
+@intrinsic(
+    _array("local"),
+    emit=_local,
+    example="""\
+last = kaio.local_mem(4, kaio.f32)
+for k in range(4):
+    last[k] = x[i] * k
+out[i] = last[n[i] % 4]""",
+    ptx=".local",
+)
 def local_mem(shape: int | tuple[int, ...], dtype: type[T]) -> InOut[T, Any]:
     """An array of this thread's own; its shape is known when compiling, its contents are undefined."""
     raise AssertionError
@@ -206,5 +224,11 @@ def _len(value: Any, /) -> None:
 
 
 STANDARD[builtins.len] = Intrinsic(
-    "len", _len_typing, _len_emit, doc=_len.__doc__ or "", signature=inspect.signature(_len)
+    "len",
+    _len_typing,
+    _len_emit,
+    doc=_len.__doc__ or "",
+    signature=inspect.signature(_len),
+    example="counts[i] = len(x) + len((1, 2))",
+    ptx="ld.param.u32",
 )

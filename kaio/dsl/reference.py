@@ -5,14 +5,15 @@ from __future__ import annotations
 import inspect
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
+from kaio.dsl.element_types import element_type
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Namespace
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import BufferType, ObjectType, Type, Weak
-from kaio.dtypes import DTYPES, DType, i32
+from kaio.dtypes import DType, i32
 
-__all__ = ["describe", "records", "reference"]
+__all__ = ["describe", "dtypes", "records", "reference", "types"]
 
 
 def records() -> dict[str, Intrinsic | Namespace]:
@@ -22,20 +23,24 @@ def records() -> dict[str, Intrinsic | Namespace]:
     found = {name: value for name, value in own.items() if isinstance(value, Intrinsic | Namespace)}
     for python, record in STANDARD.items():
         module = getattr(python, "__module__", "")
-        if module in ("builtins", "math"):
-            found[python.__name__ if module == "builtins" else f"math.{python.__name__}"] = record
+        if module in ("builtins", "cmath", "math"):
+            found[python.__name__ if module == "builtins" else f"{module}.{python.__name__}"] = record
     return found
 
 
+def types() -> list[DType]:
+    """Every dtype."""
+    kaio = sys.modules["kaio"]
+    return [value for name in kaio.__all__ if isinstance(value := getattr(kaio, name), DType)]
+
+
 def reference() -> str:
-    """The sections of the reference: every record, by the module that it is in."""
-    groups: dict[str, list[str]] = defaultdict(list)
+    """The sections of the reference: every record, by the module that it is in, and the dtypes."""
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, record in records().items():
         groups[_group(name, record)].append(_section(name, record))
-    return "\n\n".join(
-        f"## {title}\n\n" + "\n\n".join(sections)
-        for title, sections in sorted(groups.items(), key=lambda g: _order(g[0]))
-    )
+    parts = [f"## {title}\n\n{about}\n\n" + "\n\n".join(groups[title, about]) for title, about in _in_order(groups)]
+    return "\n\n".join([f"## Types\n\n{_types_table()}", *parts])
 
 
 def describe(record: Intrinsic) -> str:
@@ -45,23 +50,39 @@ def describe(record: Intrinsic) -> str:
     return "\n\n".join([record.doc, *(["\n".join(facts)] if facts else []), *example])
 
 
+_BUILTINS = "Python's own functions."
+
 # --- sections ---------------------------------------------------------------------------------------------------------
 
 
-def _group(name: str, record: Intrinsic | Namespace) -> str:
-    if name.startswith("kaio."):
-        module = record.__dict__.get("__module__", "kaio.dsl.index")
-        doc = (sys.modules[module].__doc__ or module).strip().split("\n\n")[0]
-        return f"{module.rpartition('.')[2]}\n\n{' '.join(doc.split())}"
-    if name.startswith("math."):
-        return "math\n\nFunctions of Python's `math`."
-    return "Python\n\nPython's own functions."
+def _group(name: str, record: Intrinsic | Namespace) -> tuple[str, str]:
+    """The title of a record's group, and what is said of the group."""
+    module = name.rpartition(".")[0] or "Python"
+    if module != "kaio":
+        return (f"`{module}`", f"Functions of Python's `{module}`.") if module != "Python" else ("`Python`", _BUILTINS)
+    module = record.__dict__.get("__module__") or "kaio.dsl.index"
+    module = module.removesuffix(".records")  # which speaks for its package
+    doc = " ".join((sys.modules[module].__doc__ or module).strip().split("\n\n")[0].split())
+    title = doc.partition(":")[0].rstrip(".")
+    return title, doc
 
 
-def _order(title: str) -> tuple[int, str]:
-    first = ("index", "Python", "numeric", "math")
-    name = title.partition("\n")[0]
-    return first.index(name) if name in first else len(first), name
+def _in_order(groups: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Where a thread is, Python's own, and the rest by title."""
+    return sorted(groups, key=lambda group: (not group[0].startswith("Where"), not group[0].startswith("`"), group))
+
+
+def _numpy(dtype: DType) -> str:
+    fields = dtype.numpy.names
+    return f"`{dtype.numpy}`" if fields is None else f"structured: `{fields[0]}` to `{fields[-1]}`"
+
+
+def _types_table() -> str:
+    lines = ["| type | bits | NumPy | |", "| --- | --- | --- | --- |"]
+    for dtype in types():
+        doc = " ".join((dtype.__doc__ or "").split())
+        lines.append(f"| `{dtype.__name__}` | {dtype.bits} | {_numpy(dtype)} | {doc} |")
+    return "\n".join(lines)
 
 
 def _section(name: str, record: Intrinsic | Namespace) -> str:
@@ -104,6 +125,11 @@ _KINDS: dict[str, Callable[[DType], bool]] = {
     "every type": lambda d: True,
     "integers": lambda d: d.kind in ("i", "u"),
     "floats": lambda d: d.kind == "f" and d.bits >= 16,
+    "8-bit floats": lambda d: d.kind == "f" and d.bits < 16,
+    "complex numbers": lambda d: d.kind == "c",
+    "packed vectors": lambda d: d.kind == "v",
+    "vectors of integers": lambda d: d.kind == "v" and d.__name__[0] in "iu",
+    "vectors of floats": lambda d: d.kind == "v" and d.__name__[0] in "fb",
 }
 
 
@@ -111,7 +137,7 @@ def _kinds(taken: list[DType], quote: str) -> str:
     """Types in words where they are all of a kind, else one by one."""
     words = []
     for word, is_of in _KINDS.items():
-        of_kind = [d for d in DTYPES if is_of(d)]
+        of_kind = [d for d in types() if is_of(d)]
         if of_kind and all(d in taken for d in of_kind):
             words.append(word)
             taken = [d for d in taken if d not in of_kind]
@@ -135,7 +161,7 @@ def dtypes(record: Intrinsic) -> list[DType]:
     required += [p for p in required if p.kind is p.VAR_POSITIONAL]  # two of `min(*values)`
     if any(p.kind in (p.VAR_KEYWORD, p.KEYWORD_ONLY) for p in required) or all(_is_whole(p.name) for p in required):
         return []
-    return [dtype for dtype in DTYPES if _takes(record, [_sample(p.name, dtype) for p in required])]
+    return [dtype for dtype in types() if _takes(record, [_sample(p.name, dtype) for p in required])]
 
 
 def _is_whole(name: str) -> bool:
@@ -152,7 +178,7 @@ def _sample(name: str, dtype: DType) -> Type:
         return ObjectType(dtype)
     if name in ("buffer", "array"):
         return BufferType(dtype, 1, "InOut", i32)
-    return dtype
+    return element_type(dtype)
 
 
 def _takes(record: Intrinsic, arguments: list[Type]) -> bool:

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 import kaio
-from kaio.dsl.intrinsic import STANDARD, Intrinsic
+from kaio.dsl.intrinsic import Intrinsic
+from kaio.dsl.reference import records
 from tests.dsl.from_text import kernel
 
 PARAMETERS = "x: In[f32], y: In[f32], d: In[f64], n: In[i32], out: InOut[f32], wide: InOut[f64], counts: InOut[i32]"
 COUNT = 64
 
-OWN = [value for name in kaio.__all__ if isinstance(value := getattr(kaio, name), Intrinsic)]
-RECORDS = sorted({record.name: record for record in (*OWN, *STANDARD.values())}.items())
-SHOWN = [pytest.param(record, id=name) for name, record in RECORDS if record.example and record.ptx]
+RECORDS = {name: record for name, record in records().items() if isinstance(record, Intrinsic)}
+SHOWN = [pytest.param(record, id=name) for name, record in RECORDS.items() if record.example and record.ptx]
 
 
 def example(record: Intrinsic) -> kaio.Kernel:
@@ -39,6 +39,14 @@ def results(record: Intrinsic, device: kaio.Device) -> list[np.ndarray]:
     counts = {array.name: COUNT for array in made.compile("cpu").dynamic}
     made.over(COUNT).block(COUNT).shared(**counts).launch(*buffers).wait()
     return [buffer.to_host() for buffer in buffers[-3:]]
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_has_a_doc_a_signature_an_example_and_an_instruction(name):
+    record = RECORDS[name]
+    missing = [part for part in ("doc", "signature", "example", "ptx") if not getattr(record, part)]
+    assert not missing, f"the record of `{name}` has no {', '.join(missing)}"
+    assert record.call_line, f"the example of `{name}` does not call it"
 
 
 @pytest.mark.parametrize("record", SHOWN)
