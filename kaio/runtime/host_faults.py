@@ -88,6 +88,11 @@ class _Teller:
             f"  {self.thread} (lane {own}); lanes {lanes(members)} take part"
         )
         way_out = "read a lane of the mask that has not returned; of a warp that is not full, those are its first lanes"
+        if (group := _group(site)) is not None:
+            way_out = (
+                f"every thread of a {group} has to reach `{site.text}(…)`: put a guard round the work, not a `return`, "
+                "and let a thread without data give what changes nothing"
+            )
         return self._made(site, Mistake(what, site.place, way_out, site.trace))
 
     # ------------------------------------------------------------------ threads that wait
@@ -114,7 +119,8 @@ class _Teller:
             return self._made(here, Mistake(f"{what}; {self.other} has returned", here.place, way_out, here.trace))
         what = f"not all threads of a block reach a barrier in {self.kernel}"
         what += f"\n  {self.thread} waits here; {self.other} went round it and finished"
-        way_out = "every thread of a block has to reach the `bar_sync()`: take it out of the branch or loop"
+        name = here.text or "bar_sync"
+        way_out = f"every thread of a block has to reach the `{name}()`: take it out of the branch or loop"
         return self._made(here, Mistake(what, here.place, way_out, here.trace))
 
     def _short(self) -> KernelFault:
@@ -167,14 +173,20 @@ class _Teller:
             what += f"; {self.other} (lane {other % 32}) waits here for lanes {its}"
             return self._made(here, Mistake(what, here.place, way_out, here.trace))
         name = here.text
-        way_out = (
-            f"all lanes have to reach the same `{name}(…)`: take it out of the branch, or name those that do: `mask=`"
-        )
+        way_out = f"all lanes have to reach the same `{name}(…)`: take it out of the branch"
+        if _group(here) is None:
+            way_out += ", or name those that do: `mask=`"
         return self._made(
             here,
             Mistake(what, here.place, trace=here.trace),
             Mistake(f"{self.other} (lane {other % 32}) waits here", there.place, way_out, there.trace),
         )
+
+
+def _group(site: Site) -> str | None:
+    """Whose collective operation this is (`block_reduce_sum` is a block's); None of one that takes a mask of lanes."""
+    group, _, rest = site.text.partition("_")
+    return group if group in ("warp", "block") and rest.startswith(("reduce", "scan", "broadcast")) else None
 
 
 def lanes(mask: int) -> str:

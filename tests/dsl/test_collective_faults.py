@@ -80,6 +80,7 @@ def test_a_lane_that_has_returned_is_missed():
             x[i] = block_reduce_sum(x[i])
     """, 64)  # fmt: skip
     assert "`block_reduce_sum` reads lane 8, which does not take part" in told
+    assert "every thread of a block has to reach `block_reduce_sum(…)`: put a guard round the work, not a" in told
     assert "x[i] = block_reduce_sum(x[i])" in told
     assert "folding.py" not in told
 
@@ -100,3 +101,21 @@ def test_a_warp_that_has_returned_is_missed():
 def test_a_broadcast_of_a_thread_that_does_not_exist_is_found():
     text = "@kernel\ndef k(x: InOut[f32], t: i32):\n    x[0] = block_broadcast(x[0], t)\n"
     assert "`block_broadcast` of a thread that the block does not have" in fault_of(text, 64, 64)
+
+
+IN_A_BRANCH = [
+    ("if i < 32:\n        x[i] = block_reduce_sum(x[i])",
+     "has to reach the `block_reduce_sum()`: take it out of the branch"),
+    ("if i < 32:\n        x[i] = block_broadcast(x[i])\n    x[i] = block_broadcast(x[i])",
+     "has to reach the same `block_broadcast()`: take it out of the branch"),
+    ("x[i] = block_reduce_sum(x[i]) if i < 5 else warp_scan_max(x[i])",
+     "all lanes have to reach the same `block_reduce_sum(…)`: take it out of the branch\n"),
+    ("for k in range(i // 32):\n        x[i] = block_scan_sum(x[i])", "take it out of the branch or loop"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lines", "way_out"), IN_A_BRANCH)
+def test_an_operation_that_some_threads_go_round_is_found(lines, way_out):
+    told = fault_of(f"@kernel\ndef k(x: InOut[f32]):\n    i = grid(1)\n    {lines}\n", 96)
+    assert way_out in told + "\n"
+    assert "folding.py" not in told
