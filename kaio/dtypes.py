@@ -29,9 +29,9 @@ _finfo: Callable[[np.dtype[Any]], Any] = ml_dtypes.finfo
 
 
 class DType(type):
-    """An element type. `kind` is one of ``b i u f``, or ``c`` of complex numbers, ``v`` of vectors; `bits` its width.
+    """An element type. `kind` is one of ``b i u f``, or of several parts: ``c`` complex, ``v`` vectors, ``s`` structs.
 
-    `parts` are the numbers that a value is made of, each with its name; a number has none.
+    `bits` is its width in memory; `parts` are what a value is made of, each with its name; a number has none.
     """
 
     kind: str
@@ -310,6 +310,10 @@ def dtype_of(what: Any) -> DType:
             help=f"write `kaio.{named!r}`, or NumPy's name: `{numpy.name!r}`",
         )
     found = _BY_NUMPY.get(numpy.newbyteorder("=")) if numpy.isnative else None
+    if found is None and numpy.names and numpy.isnative:
+        from kaio.structs import struct_dtype  # which is written with the dtypes
+
+        return struct_dtype(numpy)
     if found is None:
         names = ", ".join(map(repr, (*DTYPES, *COMPLEX)))
         raise KaioError(f"kaio has no element type for NumPy's `{numpy}`", help=f"convert it to one of {names}")

@@ -40,6 +40,10 @@ def _how(name: str, array: BufferType | ArrayType, dtype: DType, hints: tuple[Ty
         raise RuleError(f"whether `{name}` is volatile is True or False, not {volatile!r}")
     if volatile and cache is not None:
         raise RuleError("a volatile access goes past all caches", "leave out the hint to them, or `volatile=True`")
+    if dtype.kind == "s":
+        raise RuleError(
+            f"`{name}` of {show(dtype)}, whose fields are read and written one by one", "write `buffer[index]`"
+        )
     if volatile and dtype.parts:
         raise RuleError(f"{show(dtype)} is not read or written in one step that others see whole", "use its parts")
     space = array.space
@@ -51,7 +55,7 @@ def _how(name: str, array: BufferType | ArrayType, dtype: DType, hints: tuple[Ty
 
 
 def _is_made_of(dtype: DType, part: DType) -> bool:
-    return bool(dtype.parts) and all(kind is part for _, kind in dtype.parts)
+    return dtype.kind in "cv" and all(kind is part for _, kind in dtype.parts)
 
 
 def _wider(dtype: DType) -> str:

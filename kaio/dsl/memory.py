@@ -25,7 +25,8 @@ from kaio.dsl.values import (
     Weak,
     show,
 )
-from kaio.dtypes import DType, i32
+from kaio.dtypes import DType, dtype_of, i32
+from kaio.errors import KaioError
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
@@ -68,6 +69,11 @@ def _array(space: Any) -> Any:
 
 
 def _dtype(name: str, dtype: Type, example: str) -> DType:
+    if isinstance(dtype, ObjectType) and isinstance(dtype.value, np.dtype):
+        try:
+            return dtype_of(dtype.value)
+        except KaioError as problem:
+            raise RuleError(problem.mistakes[0].what, problem.mistakes[0].help) from None
     if not isinstance(dtype, ObjectType) or not isinstance(dtype.value, DType):
         raise RuleError(f"the second argument of `{name}` is a dtype, not {show(dtype)}", f"for example `{example}`")
     return dtype.value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kaio.dsl import complexes, stores
 from kaio.dsl.complexes import ComplexType
+from kaio.dsl.records import RecordType
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Compound, EnumType, TupleType, Type, Weak, show
 from kaio.dsl.vectors import VectorType
@@ -39,6 +40,8 @@ def check_value(place: Type, value: Type) -> Type:
             )
         return place
     if isinstance(place, Compound) and isinstance(value, Compound) and place.is_like(value):
+        return place.with_items(tuple(check_value(p, v) for p, v in zip(place.items, value.items, strict=True)))
+    if isinstance(place, RecordType) and isinstance(value, TupleType) and len(value.items) == len(place.items):
         return place.with_items(tuple(check_value(p, v) for p, v in zip(place.items, value.items, strict=True)))
     raise RuleError(f"{show(value)} cannot be stored in {show(place)}")
 

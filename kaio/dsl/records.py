@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from kaio.dsl.element_types import element_type
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Compound, EnumType, Type, enum_dtype, show
 from kaio.dtypes import DType
+from kaio.structs import StructDType
 
 __all__ = [
     "Field", "RecordType", "annotated_type", "enum_type", "field_of", "fields_of", "hints_of", "is_record", "names_of",
@@ -63,6 +63,8 @@ class RecordType(Compound):
 
     def split(self, value: Any) -> tuple[Any, ...]:
         """See `Compound`."""
+        if isinstance(self.of, StructDType):
+            return tuple(value[name] for name in self.names)
         return tuple(getattr(value, name) for name in self.names)
 
     def __repr__(self) -> str:
@@ -119,6 +121,8 @@ def _evaluated(hint: Any, space: dict[str, Any]) -> Any:
 def annotated_type(hint: Any) -> Type | None:
     """The type of values that an annotation pins: a dtype, an enum or a record; None for any other."""
     if isinstance(hint, DType):
+        from kaio.dsl.element_types import element_type  # of which structs are records
+
         return element_type(hint)
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return enum_type(hint)

@@ -14,11 +14,13 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_origin
 
+import numpy as np
+
 from kaio.dsl.element_types import element_type
 from kaio.dsl.records import enum_type, parameter_type, scalars_of
 from kaio.dsl.values import Type
 from kaio.dtypes import DType, dtype_of
-from kaio.errors import Place
+from kaio.errors import KaioError, Place
 from kaio.program import Access, Argument
 
 __all__ = [
@@ -122,6 +124,12 @@ class WrongAnnotation:
 
 def _buffer_annotation(access: Access, item: Any) -> BufferAnnotation | WrongAnnotation:
     dtype, *rest = item if isinstance(item, tuple) and item else (item,)
+    if isinstance(dtype, np.dtype) and dtype.names:
+        try:
+            dtype = dtype_of(dtype)
+        except KaioError as problem:
+            mistake = problem.mistakes[0]
+            return WrongAnnotation(mistake.what, mistake.help or "use fields of numbers")
     dimensions, strided = rest[0] if rest else D1, rest[1:2] == [Strided]
     text = f"{access}[{', '.join(map(spelled, (dtype, *rest)))}]"
     if not isinstance(dtype, DType | TypeVar):

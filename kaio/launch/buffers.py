@@ -116,7 +116,9 @@ def _wrong_buffer(kernel: str, param: Param, dtype: DType, ndim: int, value: Gpu
         dimensions = "" if ndim == 1 else f"{ndim}-D "
         what = f"must be a {dimensions}GpuBuffer of {dtype!r} (got {describe(value)})"
         way_out = f"convert it with `{name}.astype(kaio.{dtype!r})`"
-        if value.dtype.parts and not dtype.parts:
+        if dtype.kind == "s":
+            way_out = f"make it of an array of that dtype: `{name} = device.alloc_from(…)`"
+        elif value.dtype.parts and not dtype.parts:
             way_out = f"annotate it `{name}: {param.annotation.access}[{value.dtype!r}]`, or pass a part of it"  # type: ignore[union-attr]
     elif value.ndim != ndim:
         what = f"must be a {ndim}-D GpuBuffer of {dtype!r} (got {describe(value)})"

@@ -352,8 +352,8 @@ class GpuBuffer(NoArray, Generic[T]):
         """
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError(f"a GpuBuffer on {self.device} is not handed to another device: copy it with `to_host()`")
-        if self.dtype.kind == "v":
-            raise BufferError(f"vectors are not shared by DLPack: view it, `x.view(kaio.{self.dtype.parts[0][1]!r})`")
+        if self.dtype.kind in "vs":
+            raise BufferError(_not_shared(self.dtype))
         if copy:
             return self.copy().__dlpack__(stream=stream, max_version=max_version)
         self.check_usable()
@@ -369,8 +369,8 @@ class GpuBuffer(NoArray, Generic[T]):
         """The memory for another library, after kaio's pending writes; on a GPU only."""
         if self.device.kind != "cuda":
             raise AttributeError(f"a GpuBuffer on {self.device} has no CUDA array interface")
-        if self.dtype.kind == "v":
-            raise AttributeError(f"vectors are not shared: view it, `x.view(kaio.{self.dtype.parts[0][1]!r})`")
+        if self.dtype.kind in "vs":
+            raise AttributeError(_not_shared(self.dtype))
         self.check_usable()
         return {
             "version": 3,
@@ -380,6 +380,11 @@ class GpuBuffer(NoArray, Generic[T]):
             "data": (self.pointer, self.is_read_only),
             "stream": self.device.writing_stream(self.memory),
         }
+
+
+def _not_shared(dtype: DType) -> str:
+    part = dtype.parts[0][1] if dtype.kind == "v" else "u8"
+    return f"other libraries have no elements of {dtype!r}: share them as numbers, `x.view(kaio.{part!s})`"
 
 
 def _rebuild(device: Device, host: np.ndarray[Any, Any]) -> GpuBuffer[Any]:

@@ -8,13 +8,15 @@ import numpy as np
 
 from kaio.dtypes import DType, is_float
 from kaio.errors import KaioError
-from kaio.runtime.scalars import Misfit, is_masked, read_parts, read_scalar
+from kaio.runtime.scalars import Misfit, describe, is_masked, read_parts, read_scalar
 
 __all__ = ["check_unmasked", "convert_array", "element_bytes"]
 
 
 def element_bytes(value: Any, dtype: DType) -> bytes:
     """The bytes of one element, or KaioError if the value is not one of the dtype; see `read_scalar`."""
+    if dtype.kind == "s":
+        return _struct_bytes(value, dtype)
     try:
         if dtype.parts:
             parts = read_parts(value, dtype, "value")
@@ -23,6 +25,19 @@ def element_bytes(value: Any, dtype: DType) -> bytes:
         return np.asarray(read_scalar(value, dtype, "value"), dtype.numpy).tobytes()
     except Misfit as problem:
         raise KaioError(f"the value to fill with {problem.what}", help=problem.help) from None
+
+
+def _struct_bytes(value: Any, dtype: DType) -> bytes:
+    """One element out of a tuple of its fields, or a NumPy scalar of the dtype."""
+    if isinstance(value, tuple) or (isinstance(value, np.void) and value.dtype == dtype.numpy):
+        try:
+            return np.asarray(value, dtype.numpy).tobytes()
+        except (TypeError, ValueError, OverflowError):
+            pass
+    raise KaioError(
+        f"the value to fill with must be one element of {dtype!r} (got {describe(value)})",
+        help="give its fields as a tuple, in their order",
+    )
 
 
 def check_unmasked(array: Any) -> None:
@@ -36,7 +51,7 @@ def check_unmasked(array: Any) -> None:
 
 def convert_array(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
     """A copy in another element type by the rules of kaio's casts: float to int truncates and saturates."""
-    if dtype.kind == "v" or (array.dtype.kind == "V" and array.dtype.names):
+    if dtype.kind in "vs" or (array.dtype.kind == "V" and array.dtype.names):
         raise KaioError(
             f"elements of several parts are not converted to {dtype!r}",
             help="view them as their parts before: `x.view(kaio.f32)`",

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir as llvm
 
-from kaio.dsl.compiler import conversions, scalars
+from kaio.dsl.compiler import conversions, scalars, structs
 from kaio.dsl.element_types import element_type
-from kaio.dsl.values import INDEX64, ArrayType, BufferType, TupleType, Type, Weak
+from kaio.dsl.values import INDEX64, ArrayType, BufferType, Compound, TupleType, Type, Weak
 from kaio.dtypes import DType, i32
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
 
-__all__ = ["address", "alignment", "load", "store", "strides"]
+__all__ = ["address", "alignment", "load", "store", "store_part", "strides"]
 
 
 def address(
@@ -97,7 +97,10 @@ def _written(index: Type) -> str:
 
 def load(e: Emitter, pointer: llvm.Value, type_: BufferType | ArrayType) -> llvm.Value:
     """The element at an address, as a value."""
-    loaded = e.target.load(e, pointer, isinstance(type_, BufferType) and type_.access == "In")
+    read_only = isinstance(type_, BufferType) and type_.access == "In"
+    if type_.dtype.kind == "s":
+        return structs.load(e, pointer, (type_.dtype, ()), element_type(type_.dtype), read_only)
+    loaded = e.target.load(e, pointer, read_only)
     return scalars.from_memory(e, loaded, type_.dtype)
 
 
@@ -114,8 +117,25 @@ def store(
     if source is INDEX64 and dtype is i32:
         fits = e.b.icmp_signed("==", e.convert(element, i32, INDEX64), value)
         e.target.check(e, fits, "a position does not fit an i32 element")
+    if dtype.kind == "s":
+        structs.store(e, pointer, (dtype, ()), element_type(dtype), element)
+        return
     element = scalars.to_memory(e, element, dtype)
     if put is None:
         e.b.store(element, pointer, align=alignment(e, element.type))
     else:
         put(element)
+
+
+def store_part(
+    e: Emitter, pointer: llvm.Value, dtype: DType, path: tuple[str | int, ...], value: Any, source: Type
+) -> None:
+    """Set one part of the element at an address: a field, an item of one, a lane."""
+    place: structs.Place = dtype, ()
+    type_ = element_type(dtype)
+    for step in path:
+        assert isinstance(type_, Compound)
+        position = type_.fields[step] if isinstance(step, str) else step % len(type_.items)
+        pointer, place = structs.part_of(e, pointer, place, position)
+        type_ = type_.items[position]
+    structs.store(e, pointer, place, type_, e.convert(value, source, type_))

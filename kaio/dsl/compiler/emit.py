@@ -404,7 +404,10 @@ class Emitter:
         array, index = frame.values[statement.array], frame.values.get(statement.index)
         pointer = self.address(array, type_, index, frame.typed.types[statement.index], self.assigning)
         value, source = frame.values.get(statement.value), frame.typed.types[statement.value]
-        elements.store(self, pointer, type_.dtype, value, source)
+        if statement.path:
+            elements.store_part(self, pointer, type_.dtype, statement.path, value, source)
+        else:
+            elements.store(self, pointer, type_.dtype, value, source)
 
     def _step(self, frame: Frame, label: int, iterator: str) -> Turn:
         type_, span = frame.typed.types[iterator], frame.values[iterator]

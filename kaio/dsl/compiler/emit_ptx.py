@@ -230,7 +230,8 @@ class CudaTarget:
     def local(self, e: Emitter, element: llvm.Type, count: int, name: str) -> Any:
         with e.b.goto_entry_block():
             made = e.b.alloca(llvm.ArrayType(element, count))
-            made.align = min(16, nbytes(element) * (1 << max(0, int(math.log2(count)))))
+            size = nbytes(element) * (1 << max(0, int(math.log2(count))))
+            made.align = min(16, 1 << size.bit_length() - 1)
             return e.b.gep(made, [llvm.IntType(32)(0), llvm.IntType(32)(0)], inbounds=True)
 
     def load(self, e: Emitter, pointer: Any, read_only: bool) -> Any:

@@ -231,15 +231,17 @@ class Assign:
 
 @dataclass(frozen=True)
 class SetItem:
-    """`array[index] = value`."""
+    """`array[index] = value`, or of a part of the element: `array[index].field[0] = value` has the path (field, 0)."""
 
     array: str
     index: str
     value: str
     place: Place
+    path: tuple[str | int, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.array}[{self.index}] = {self.value}"
+        steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
+        return f"{self.array}[{self.index}]{steps} = {self.value}"
 
 
 Statement = Assign | SetItem

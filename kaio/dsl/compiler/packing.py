@@ -24,6 +24,8 @@ _I32 = llvm.IntType(32)
 
 def element_type(dtype: DType) -> llvm.Type:
     """The LLVM type in which an element is loaded and stored."""
+    if dtype.kind == "s":
+        return llvm.ArrayType(llvm.IntType(8), dtype.itemsize)
     part = dtype.parts[0][1]
     if part.bits >= 32:
         return llvm.VectorType(llvm_type(part), len(dtype.parts))

@@ -152,7 +152,7 @@ def _with_names(node: Any, names: Mapping[str, str]) -> Any:
             return replace(node, op=_op_with_names(op, names))
         case ir.SetItem(array=array, index=index, value=value):
             new = names.get(array, array), names.get(index, index), names.get(value, value)
-            return ir.SetItem(*new, node.place)
+            return ir.SetItem(*new, node.place, node.path)
         case ir.Branch(condition=name):
             return replace(node, condition=names.get(name, name))
         case ir.Return(value=name):

@@ -30,6 +30,7 @@ from kaio.dsl import symbols
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.as_written import as_written
 from kaio.dsl.compiler.captures import Capture
+from kaio.dsl.compiler.fields_set import into_element, set_field
 from kaio.dsl.compiler.simplify import simplify
 from kaio.dsl.compiler.unroll import unroll
 from kaio.errors import KernelSyntaxError, Place
@@ -177,7 +178,14 @@ class _Reader:
                     body.append(ir.Assign(statement.target.name, self.op(statement), self.place(statement)))
                 case nir.SetItem():
                     names = statement.target.name, statement.index.name, statement.value.name
-                    body.append(ir.SetItem(*names, self.place(statement)))
+                    made = ir.SetItem(*names, self.place(statement))
+                    body.append(into_element(made, body))
+                case nir.SetAttr():
+                    body.append(
+                        set_field(
+                            statement.target.name, statement.attr, statement.value.name, body, self.place(statement)
+                        )
+                    )
                 case nir.Del():
                     pass
                 case _:

@@ -89,6 +89,8 @@ def _set(typed: ir.Typed, types: dict[str, Type], assign: ir.Assign) -> str | No
 def _stored(typed: ir.Typed, statement: ir.SetItem) -> str | None:
     """A store that converts: `y[]: u8, from i32`."""
     array, value = typed.types[statement.array], typed.types[statement.value]
+    if statement.path:
+        return None
     if not isinstance(array, BufferType | ArrayType) or not isinstance(value, DType) or value is array.dtype:
         return None
     name = "" if ir.is_temporary(statement.array) else ir.user_name(statement.array)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from kaio.dsl.compiler.check.scope import Scope, own_nodes
+from kaio.dsl.compiler.check.scope import Scope, own_nodes, stored_element
 from kaio.dsl.intrinsic import Intrinsic
 from kaio.errors import Mistake
 
@@ -41,6 +41,8 @@ def _written_inputs(scope: Scope) -> Iterator[Mistake]:
         match node:
             case ast.Subscript(ctx=ast.Store() | ast.Del(), value=value):
                 name = _buffer(scope, value, "In")
+            case ast.Attribute(ctx=ast.Store()) if (element := stored_element(node)) is not None:
+                name = _buffer(scope, element.value, "In")
             case ast.Call(args=[first, *_]) if _is_atomic(scope, node):
                 name = _buffer(scope, first, "In")
             case _:
@@ -147,6 +149,9 @@ class _FirstUse:
         match node:
             case ast.Subscript(ctx=ast.Store(), value=ast.Name(id=name)):
                 yield name
+            case ast.Attribute() | ast.Subscript() if (element := stored_element(node)) is not None:
+                if isinstance(element.value, ast.Name):
+                    yield element.value.id
             case ast.Call():  # a device function that is given the buffer may write it, and an atomic does
                 given = [*node.args, *(keyword.value for keyword in node.keywords)]
                 yield from (a.id for a in given if isinstance(a, ast.Name))
@@ -156,16 +161,18 @@ class _FirstUse:
 
     def _uses(self, root: ast.AST) -> None:
         """Report the reads in an expression or a simple statement, then note what it writes."""
+        stored = {stored_element(node) for node in own_nodes(root)}
         for node in own_nodes(root):
-            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and node not in stored:
                 self._read(node.value, node)
             elif isinstance(node, ast.Call) and _is_atomic(self.scope, node):
                 self._read(node.args[0], node)
         self._written |= self._writes(root)
 
     def _update(self, target: ast.expr) -> None:
-        if isinstance(target, ast.Subscript):
-            self._read(target.value, target)
+        element = stored_element(target) or target
+        if isinstance(element, ast.Subscript):
+            self._read(element.value, element)
 
     def _read(self, value: ast.expr, node: ast.expr) -> None:
         name = _buffer(self.scope, value, "Out")

@@ -10,7 +10,7 @@ from typing import TypeGuard, TypeVar
 
 from kaio.dsl import literals, rules, symbols
 from kaio.dsl.annotated import is_annotation
-from kaio.dsl.compiler.check.scope import LATER, UNKNOWN, Scope, is_print
+from kaio.dsl.compiler.check.scope import LATER, UNKNOWN, Scope, is_print, stored_element
 from kaio.dsl.function import Func
 from kaio.dsl.intrinsic import Intrinsic
 from kaio.dsl.rule_error import RuleError
@@ -97,12 +97,14 @@ def check_language(scope: Scope) -> Iterator[Mistake]:
                 yield from _deleted(scope, node)
             case ast.pattern():
                 yield from _pattern(scope, node)
+            case ast.Attribute(ctx=ast.Store()) | ast.Subscript(ctx=ast.Store()) if stored_element(node):
+                pass
             case ast.Subscript(ctx=ast.Store(), value=ast.Attribute()):
                 what = f"a kernel cannot set `{ast.unparse(node)}`: `{ast.unparse(node.value)}` is fixed"
                 yield scope.mistake(what, node, "set an element, `x[i] = value`, or a variable")
             case ast.Attribute(ctx=ast.Store()):
                 what = f"a kernel cannot set the attribute `{ast.unparse(node)}`"
-                yield scope.mistake(what, node, "set an element, `x[i] = value`, or a variable")
+                yield scope.mistake(what, node, _instead_of_setting(scope, node))
             case ast.Subscript(slice=ast.Constant(value=None) | ast.Constant(value=True) | ast.Constant(value=False)):
                 what = f"`{ast.unparse(node.slice)}` is not an index"
                 yield scope.mistake(what, node.slice, "use a number for each axis")
@@ -274,6 +276,13 @@ def _is_iterable(scope: Scope, node: ast.expr) -> bool:
         case ast.Attribute(attr="shape"):
             return True
     return isinstance(scope.value_of(node), tuple)
+
+
+def _instead_of_setting(scope: Scope, node: ast.Attribute) -> str:
+    if isinstance(node.value, ast.Name) and scope.is_local(node.value.id) and node.value.id not in scope.buffers:
+        copy = f"`{node.value.id}` holds a copy, which does not change"
+        return f"{copy}: set the field of an element, `x[i].{node.attr} = value`, or make a new value"
+    return "set an element, `x[i] = value`, or a variable"
 
 
 def _is_range(scope: Scope, node: ast.expr) -> bool:

@@ -16,7 +16,7 @@ from kaio.dsl.types import BufferAnnotation, ConstAnnotation, EnumAnnotation, Si
 from kaio.errors import Mistake
 from kaio.source import Source
 
-__all__ = ["LATER", "UNKNOWN", "Scope", "is_irrefutable", "is_print", "names_set", "own_nodes"]
+__all__ = ["LATER", "UNKNOWN", "Scope", "is_irrefutable", "is_print", "names_set", "own_nodes", "stored_element"]
 
 _LEFT_OUT = (
     ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda,
@@ -176,6 +176,18 @@ class Scope:
     def mistake(self, what: str, node: ast.AST, way_out: str | None = None) -> Mistake:
         """A mistake at a node."""
         return Mistake(what, self.source.place(node), way_out)
+
+
+def stored_element(node: ast.AST) -> ast.Subscript | None:
+    """The element, `x[i]`, of which a store sets a part: of `x[i].field`, `x[i].field[0]`; None of other stores."""
+    if not isinstance(node, ast.Attribute | ast.Subscript) or not isinstance(node.ctx, ast.Store):
+        return None
+    inner: ast.AST = node.value
+    found = None
+    while isinstance(inner, ast.Attribute | ast.Subscript):
+        found = inner
+        inner = inner.value
+    return found if isinstance(found, ast.Subscript) and isinstance(inner, ast.Name) else None
 
 
 def names_set(node: ast.AST) -> Iterator[str]:

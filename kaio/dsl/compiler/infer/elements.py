@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from kaio.dsl.compiler import advice, ir
 from kaio.dsl.compiler.infer import remedies
 from kaio.dsl.element_types import element_type
-from kaio.dsl.elements import check_index, check_store
+from kaio.dsl.elements import check_index, check_store, check_writable
+from kaio.dsl.places import check_value
+from kaio.dsl.records import field_of
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import ArrayType, BufferType, Compound, ObjectType, TupleType, Type, Weak, show
 from kaio.errors import Place
@@ -16,7 +18,7 @@ from kaio.errors import Place
 if TYPE_CHECKING:
     from kaio.dsl.compiler.infer.inference import Inference
 
-__all__ = ["get_item", "set_item"]
+__all__ = ["get_item", "position_of", "set_item"]
 
 
 def get_item(inference: Inference, op: ir.GetItem, value: Type, index: Type) -> Type:
@@ -45,13 +47,43 @@ def set_item(inference: Inference, statement: ir.SetItem) -> None:
     """Whether an element may be set so; a mistake is noted where the value is written."""
     array, index, value = (inference.types.get(n) for n in (statement.array, statement.index, statement.value))
     if array is None or index is None or value is None:
-        return
+        return None
     name = inference.origins.text(statement.array)
     target = _element(inference, statement.array, statement.index, array, index)
+    if statement.path:
+        return _set_part(inference, statement, target, value)
     try:
         check_store(target, value, name, inference.origins.text(statement.value))
     except RuleError as problem:
         inference.mistake(statement, _value_place(inference, statement), problem)
+
+
+def _set_part(inference: Inference, statement: ir.SetItem, array: BufferType | ArrayType, value: Type) -> None:
+    """Whether a part of an element may be set so."""
+    check_writable(array, inference.origins.text(statement.array))
+    type_ = element_type(array.dtype)
+    for step in statement.path:
+        position = position_of(type_, step)
+        type_ = type_.items[position]  # type: ignore[union-attr]
+    try:
+        check_value(type_, value)
+    except RuleError as problem:
+        inference.mistake(statement, _value_place(inference, statement), problem)
+
+
+def position_of(type_: Type, step: str | int) -> int:
+    """The position of a part, named as a field or by its index."""
+    if isinstance(step, int):
+        _item(type_, Weak("i", (step,))) if isinstance(type_, Compound) else _no_parts(type_)
+        return step % len(type_.items)  # type: ignore[union-attr]
+    if not isinstance(type_, Compound):
+        _no_parts(type_)
+    field_of(type_, step)  # type: ignore[arg-type]
+    return type_.fields[step]  # type: ignore[union-attr]
+
+
+def _no_parts(type_: Type) -> None:
+    raise RuleError(f"{show(type_)} has no parts that can be set", "set the whole element, `x[i] = value`")
 
 
 def _element(inference: Inference, array: str, at: str, type_: Type, index: Type) -> BufferType | ArrayType:

@@ -36,7 +36,7 @@ def _conversions(typed: ir.Typed) -> Iterator[tuple[str, Type, Place]]:
         for statement in block.body:
             if isinstance(statement, ir.SetItem):
                 array = typed.types[statement.array]
-                if isinstance(array, BufferType | ArrayType):
+                if isinstance(array, BufferType | ArrayType) and not statement.path:
                     yield statement.value, array.dtype, statement.place
             elif statement.target in typed.calls:
                 call = typed.calls[statement.target]

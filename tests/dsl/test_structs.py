@@ -1,0 +1,262 @@
+"""NumPy's structured dtypes in kernels: fields, sub-arrays, nested structs, stores into them."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import kaio
+from kaio import In, InOut, Out, f32, f64
+from kaio.dtypes import dtype_of
+from kaio.structs import struct_dtype
+from tests.dsl.from_text import kernel, message
+
+INNER = np.dtype([("a", "i2"), ("on", "?")], align=True)
+PARTICLE = np.dtype(
+    [
+        ("id", "u1"),
+        ("mass", "f4"),
+        ("pos", "f8", (3,)),
+        ("spin", "c8"),
+        ("inner", INNER),
+        ("half", "f2"),
+        ("m", "i4", (2, 2)),
+    ],
+    align=True,
+)
+MISPLACED = "field `mass` starts at byte 1, which is no multiple of the 4 that `float32` takes"
+COPY = "`p` holds a copy, which does not change: set the field of an element, `x[i].mass = value`, or make a new value"
+PACKED = np.dtype([("id", "u1"), ("mass", "f4")])
+
+
+def particles(count=4):
+    rng = np.random.default_rng(0)
+    made = np.zeros(count, PARTICLE)
+    made["id"], made["mass"], made["pos"] = range(count), rng.normal(size=count), rng.normal(size=(count, 3))
+    made["spin"], made["inner"]["a"], made["half"] = 1 + 2j, range(5, 5 + count), 0.5
+    made["m"] = np.arange(4 * count).reshape(count, 2, 2)
+    return made
+
+
+@kaio.kernel
+def reads(x: In[PARTICLE], out: Out[f64]):
+    i = kaio.grid(1)
+    if i < x.size:
+        p = x[i]
+        total = p.mass + p.pos[0] * x[i].pos[-1] + p.spin.imag + p.inner.a + p.half + p.m[1][0]
+        a, b, c = p.pos
+        if p.inner.on:
+            total += a
+        out[i] = total + b + c + len(p.pos)
+
+
+def test_fields_sub_arrays_and_nested_structs_are_read(device):
+    host = particles()
+    host["inner"]["on"][1] = True
+    out = device.alloc_zeros(4, f64)
+    reads.over(4).launch(device.alloc_from(host), out).wait()
+    pos = host["pos"]
+    want = host["mass"] + pos[:, 0] * pos[:, 2] + 2 + host["inner"]["a"] + 0.5 + host["m"][:, 1, 0]
+    want = want + np.where(host["inner"]["on"], pos[:, 0], 0) + pos[:, 1] + pos[:, 2] + 3
+    np.testing.assert_allclose(out.to_host(), want, rtol=1e-6)
+
+
+@kaio.kernel
+def writes(x: In[PARTICLE], y: InOut[PARTICLE]):
+    i = kaio.grid(1)
+    if i < y.size:
+        y[i] = x[i]
+        y[i].mass = i
+        y[i].mass *= 2
+        y[i].pos[1] = 7
+        y[i].m[1][-1] = -1
+        y[i].inner.on = not x[i].inner.on
+        y[i].spin = 3
+        y[i].spin.imag = 0.5
+        y[i].half = x[i].half + 1
+
+
+def test_elements_and_their_parts_are_written(device):
+    host = particles()
+    y = device.alloc_zeros(4, PARTICLE)
+    writes.over(4).launch(device.alloc_from(host), y).wait()
+    want = host.copy()
+    want["mass"], want["pos"][:, 1], want["m"][:, 1, 1], want["inner"]["on"] = np.arange(4) * 2, 7, -1, True
+    want["spin"], want["half"] = 3 + 0.5j, 1.5
+    got = y.to_host()
+    assert got.dtype == PARTICLE
+    assert [got[name].tolist() for name in PARTICLE.names] == [want[name].tolist() for name in PARTICLE.names]
+
+
+def test_a_part_is_one_store_and_the_others_are_not_touched():
+    body = "@kernel\ndef k(y: Out[PARTICLE]):\n    y[kaio.grid(1)].mass = 1.0"
+    ptx = kernel(body, PARTICLE=PARTICLE).ptx("sm_90")
+    accesses = [line for line in ptx.splitlines() if ".global" in line]
+    assert len(accesses) == 1
+    assert "st.global.u32" in accesses[0]
+    assert "+4]" in accesses[0]
+    assert writes.compile("sm_75").cubin
+
+
+def test_shared_and_local_arrays_hold_structs_and_tuples_become_them(device):
+    pair = np.dtype([("a", "f4"), ("b", "f4", (2,))], align=True)
+
+    @kaio.kernel
+    def k(x: InOut[pair]):
+        t = kaio.thread_idx.x
+        tile = kaio.shared_mem(4, pair)
+        own = kaio.local_mem(3, pair)
+        own[1] = (t, (2.5, x[t].b[1]))
+        tile[t] = own[1]
+        kaio.bar_sync()
+        x[t] = tile[3 - t] if t > 0 else own[1]
+
+    host = np.zeros(4, pair)
+    host["b"][:, 1] = np.arange(4) * 10
+    x = device.alloc_from(host)
+    k.over(4).block(4).launch(x).wait()
+    got = x.to_host()
+    assert got["a"].tolist() == [0, 2, 1, 0]
+    assert got["b"].tolist() == [[2.5, 0], [2.5, 20], [2.5, 10], [2.5, 0]]
+
+
+def test_parts_of_vectors_and_complex_elements_are_set(device):
+    @kaio.kernel
+    def k(v: InOut[kaio.f32x4], z: InOut[kaio.c64]):
+        v[0].y = 5.0
+        v[0][3] += 1
+        z[0].imag = 2
+
+    v, z = device.alloc_zeros(1, kaio.f32x4), device.alloc_zeros(1, kaio.c64)
+    k.over(1).block(1).launch(v, z).wait()
+    assert v.view(f32).to_host().tolist() == [0, 5, 0, 1]
+    assert z.to_host().tolist() == [2j]
+
+
+def test_structs_go_through_functions_and_conditions(device):
+    @kaio.func
+    def heavier(p, q):
+        return p if p.mass > q.mass else q
+
+    @kaio.kernel
+    def k(x: In[PARTICLE], out: Out[f32]):
+        best = x[0]
+        for i in range(x.size):
+            best = heavier(best, x[i])
+        out[0] = best.mass + best.pos[0]
+
+    host = particles()
+    out = device.alloc_zeros(1, f32)
+    k.over(1).block(1).launch(device.alloc_from(host), out).wait()
+    best = host[np.argmax(host["mass"])]
+    np.testing.assert_allclose(out.to_host()[0], best["mass"] + best["pos"][0], rtol=1e-6)
+
+
+def test_buffers_of_structs_are_made_filled_copied_and_viewed(device):
+    x = device.alloc_zeros((2, 3), PARTICLE)
+    assert (x.dtype, x.dtype.itemsize, x[1].shape) == (dtype_of(PARTICLE), PARTICLE.itemsize, (3,))
+    x.fill(particles()[2]).wait()
+    assert x.copy().to_host()["pos"][1, 2].tolist() == particles()["pos"][2].tolist()
+    assert x.view(kaio.u8).shape == (2, 3 * PARTICLE.itemsize)
+    with pytest.raises(kaio.KaioError) as caught:
+        x.fill(1.0)
+    assert str(caught.value).startswith("the value to fill with must be one element of struct(id: u8, mass: f32")
+
+
+def test_a_struct_dtype_shows_its_fields_and_pickles():
+    dtype = dtype_of(np.dtype([("a", "f4"), ("b", "i8", (2,))], align=True))
+    assert repr(dtype) == "struct(a: f32, b: i64[2])"
+    assert pickle.loads(pickle.dumps(dtype)) is dtype
+
+
+@pytest.mark.parametrize(
+    ("dtype", "what"),
+    [
+        (PACKED, MISPLACED),
+        (
+            np.dtype([("a", "f4"), ("name", "U5")], align=True),
+            "field `name` is `<U5`, which kaio has no element type for",
+        ),
+        (np.dtype([("a", ">f4")], align=True), "field `a` is `>f4`, which kaio has no element type for"),
+        (
+            np.dtype([("i", PACKED)]),
+            "field `mass` starts at byte 1, which is no multiple of the 4 that `float32` takes, in field `i`",
+        ),
+        (
+            np.dtype([("a", "f4", (100,))], align=True),
+            "field `a` has 100 items, and a struct in a kernel holds at most 64",
+        ),
+        (
+            np.dtype({"names": ["a"], "formats": ["f4"], "itemsize": 6}),
+            "elements of 6 bytes do not keep field `a` aligned to 4",
+        ),
+    ],
+)
+def test_a_dtype_that_a_kernel_cannot_hold_is_refused_by_its_field(dtype, what):
+    with pytest.raises(kaio.KaioError) as caught:
+        struct_dtype(dtype)
+    assert caught.value.mistakes[0].what == what
+
+
+def test_a_packed_dtype_is_refused_where_it_annotates_a_parameter():
+    assert message("@kernel\ndef k(x: In[PACKED], out: Out[f32]):\n    out[0] = x[0].mass", PACKED=PACKED) == (
+        "field `mass` starts at byte 1, which is no multiple of the 4 that `float32` takes\n"
+        "  <text>:2:10, in k\n"
+        "      def k(x: In[PACKED], out: Out[f32]):\n"
+        "               ^^^^^^^^^^\n"
+        "  help: make the dtype with `align=True`: `np.dtype([...], align=True)`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "what", "way_out"),
+    [
+        (
+            "p = x[0]; p.mass = 1.0",
+            "a kernel cannot set the attribute `p.mass`",
+            COPY,
+        ),
+        ("x[0].mass = 1.0", "`x` is an `In` buffer, which a kernel only reads", None),
+        ("y[0].mas = 1.0", None, "did you mean `mass`?"),
+        ("y[0].pos[3] = 1.0", "index 3 is out of range for a tuple of 3", None),
+        ("y[0].pos[i] = 1.0", "a part of an element is set at an int literal", None),
+        ("y[0].id = 1.5", "float literal 1.5 is stored in u8 only with a cast", "cast it, for example `kaio.u8(...)`"),
+        ("y[0].id = 300", "`300` does not fit u8", "u8 holds 0 to 255"),
+        ("y[0].pos = (1.0, 2.0)", None, None),
+        ("y[0].mass.real = 1.0", "f32 has no parts that can be set", "set the whole element, `x[i] = value`"),
+        ("y[0] = 1.0", None, None),
+        ("o[0] = x[0]", None, None),
+        ("o[0] = x[0].mas", None, "did you mean `mass`?"),
+        ("o[0] = x[0].pos[i]", "a tuple is indexed with an int literal", None),
+        ("o[0] = x[0] + 1", None, None),
+        ("kaio.atomic_add(y, 0, x[0])", None, None),
+    ],
+)
+def test_what_structs_cannot_do_is_told(body, what, way_out):
+    text = f"@kernel\ndef k(x: In[P], y: InOut[P], o: InOut[f32], i: i32):\n    {body}\n"
+    lines = message(text, P=PARTICLE).splitlines()
+    assert what is None or lines[0] == what
+    assert way_out is None or lines[-1] == f"  help: {way_out}"
+
+
+def test_an_out_buffer_is_written_by_a_store_into_a_part():
+    text = "@kernel\ndef k(y: Out[P]):\n    y[0].mass = 1.0\n    y[0].mass += y[0].half"
+    assert kernel(text, P=PARTICLE).ptx("sm_90")
+    told = message("@kernel\ndef k(y: Out[P]):\n    y[0].mass += 1.0", P=PARTICLE)
+    assert told.startswith("`y` is an `Out` buffer, and is read before the kernel wrote to it")
+
+
+def test_a_launch_takes_buffers_of_that_dtype():
+    cpu = kaio.Device("cpu")
+    other = np.dtype([("mass", "f4"), ("id", "u1")], align=True)
+    with pytest.raises(kaio.LaunchError) as caught:
+        reads.over(4).launch(cpu.alloc_zeros(4, other), cpu.alloc_zeros(4, f64))
+    assert str(caught.value).startswith("argument `x` of kernel `reads` must be a GpuBuffer of struct(id: u8")
+    assert "got struct(mass: f32, id: u8)[4]" in str(caught.value)
+
+
+def test_loads_with_hints_are_of_numbers_and_vectors():
+    told = message('@kernel\ndef k(x: In[P], o: Out[f32]):\n    o[0] = kaio.load(x, 0, cache="cg").mass', P=PARTICLE)
+    assert told.splitlines()[-1] == "  help: write `x[index]`"
