@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl.intrinsic import primitive
-from kaio.dtypes import f32
+from kaio.dtypes import DType, bf16, f16, f32
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
 
-__all__ = ["FUNCTIONS", "UNDER_FASTMATH", "approximate"]
+__all__ = ["FUNCTIONS", "UNDER_FASTMATH", "approximate", "narrow"]
 
 _FLUSHES = ("sin", "cos", "ex2", "lg2", "rcp", "rsqrt", "sqrt", "div")  # those with an `.ftz` form
 
@@ -42,6 +42,30 @@ approximate = primitive("approximate", cuda=_cuda, host=_host)
 
 def _plain(name: str) -> Callable[..., Any]:
     return lambda e, *args: e.use(approximate, name, *args)
+
+
+# The instructions that take narrow floats, by name and type, with the first architecture of each.
+_NARROW: dict[tuple[str, DType], tuple[str, str]] = {
+    ("ex2", f16): ("ex2.approx.f16", "sm_75"),
+    ("tanh", f16): ("tanh.approx.f16", "sm_75"),
+    ("ex2", bf16): ("ex2.approx.ftz.bf16", "sm_90"),
+    ("tanh", bf16): ("tanh.approx.bf16", "sm_90"),
+}
+
+
+def _narrow_cuda(e: Emitter, name: str, x: Any, dtype: DType) -> Any:
+    from kaio.dsl.compiler.assembly import instruction
+
+    mnemonic, since = _NARROW[name, dtype]
+    return instruction(e, mnemonic, x.type, [x]) if e.target.has(since) else _narrow_host(e, name, x, dtype)
+
+
+def _narrow_host(e: Emitter, name: str, x: Any, dtype: DType) -> Any:
+    return e.convert(e.use(approximate, name, e.convert(x, dtype, f32)), f32, dtype)
+
+
+narrow = primitive("approximate_narrow", cuda=_narrow_cuda, host=_narrow_host)
+"""`narrow(name, x, dtype)`: ``ex2`` or ``tanh`` of an f16 or bf16, where the GPU has an instruction for it."""
 
 
 def _times(e: Emitter, x: Any, factor: float) -> Any:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kaio.dsl import approximate
 from kaio.dsl.intrinsic import Resolved, intrinsic
-from kaio.dsl.numeric.operands import floats
+from kaio.dsl.numeric.operands import floats, result_type
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Type
+
+if TYPE_CHECKING:
+    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = [
     "fast_cos", "fast_div", "fast_exp", "fast_exp2", "fast_exp10", "fast_log", "fast_log2", "fast_log10", "fast_pow",
@@ -26,9 +30,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 _EXACT = {"div": "x / y", "pow": "x ** y", "exp10": "kaio.exp10(x)", "rsqrt": "kaio.rsqrt(x)", "rcp": "1 / x"}
 
 
+_NATIVE = {"exp2": "ex2", "tanh": "tanh"}  # with instructions for f16 and bf16
+
+
 def _typing(name: str) -> Callable[..., Resolved]:
     def typing(*values: Type) -> Resolved:
-        resolved = floats(f"fast_{name}")(*values)
+        resolved = floats(f"fast_{name}", narrow=name in _NATIVE)(*values)
         if any(getattr(dtype, "bits", 0) > 32 for dtype in resolved.operands):
             exact = _EXACT.get(name, f"math.{name}(x)")
             raise RuleError(f"`fast_{name}` of f64; it is of f32", f"write `{exact}`, or cast with `kaio.f32(...)`")
@@ -41,10 +48,17 @@ def _fast(ptx: str, since: str = "", example: str = "") -> Callable[[F], F]:
     def record(function: F) -> F:
         name = function.__name__.removeprefix("fast_")
         rule = approximate.FUNCTIONS[name]
+
+        def emit(e: Emitter, call: TypedCall, *values: Any) -> Any:
+            dtype = result_type(call)
+            if dtype.bits < 32:
+                return e.use(approximate.narrow, _NATIVE[name], *values, dtype)
+            return rule(e, *values)
+
         arguments = ", ".join(("x[i]", "y[i]")[: len(inspect.signature(function).parameters)])
         made = intrinsic(
             _typing(name),
-            emit=lambda e, call, *values: rule(e, *values),
+            emit=emit,
             example=example or f"out[i] = kaio.fast_{name}({arguments})",
             ptx=ptx,
             since=since,
@@ -77,7 +91,7 @@ def fast_exp(x: Any) -> Any:
 
 @_fast("ex2.approx.f32")
 def fast_exp2(x: Any) -> Any:
-    """2 to the power of x in one instruction, within 2 ulp."""
+    """2 to the power of x in one instruction, within 2 ulp; of f16 and bf16 too, natively from sm_75 and sm_90 on."""
 
 
 @_fast("ex2.approx.f32")
@@ -127,4 +141,4 @@ def fast_rcp(x: Any) -> Any:
 
 @_fast("tanh.approx.f32", since="sm_75", example="out[i] = 1 + 0.01 * kaio.fast_tanh(x[i])")
 def fast_tanh(x: Any) -> Any:
-    """The hyperbolic tangent in one instruction; relative error up to 2**-11."""
+    """The hyperbolic tangent in one instruction, relative error up to 2**-11; of f16 and bf16 as `fast_exp2`."""

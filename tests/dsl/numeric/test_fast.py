@@ -53,6 +53,24 @@ def test_narrow_floats_go_through_f32(device, name, dtype):
     np.testing.assert_allclose(got.astype(np.float64), exact(xs.astype(np.float64)), rtol=2.0**-7)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "architecture", "instruction"),
+    [
+        (f16, "sm_75", "{}.approx.f16"),
+        (f16, "sm_90", "{}.approx.f16"),
+        (bf16, "sm_80", "{}.approx.f32"),
+        (bf16, "sm_90", "{}.approx.ftz.bf16"),
+    ],
+    ids=str,
+)
+def test_narrow_floats_have_instructions_of_their_own(dtype, architecture, instruction):
+    for name, mnemonic in (("fast_exp2", "ex2"), ("fast_tanh", "tanh")):
+        wanted = instruction.format(mnemonic)
+        made = of(name, 1, dtype)
+        assert (wanted.replace(".ftz", "") if mnemonic == "tanh" else wanted) in made.ptx(architecture)
+        assert made.compile(architecture).cubin
+
+
 def test_f64_is_refused_with_the_exact_function():
     for name, way_out in (
         ("fast_sin", "math.sin(x[0])"),
