@@ -51,7 +51,7 @@ def printed(capsys: pytest.CaptureFixture[str], kernel: kaio.Kernel, device: kai
     """What a launch prints; arrays go in as buffers."""
     given = [device.alloc_from(a) if isinstance(a, np.ndarray) else a for a in args]
     capsys.readouterr()
-    kernel.over(threads).block(threads).launch(*given).wait()
+    kernel.over(threads).block(threads).on(device).launch(*given).wait()
     return capsys.readouterr().out
 
 
@@ -206,7 +206,7 @@ def numbered(n: i32):
 
 
 def test_every_thread_prints_its_line_whole(capsys, device: kaio.Device) -> None:
-    numbered.over(5000).launch(5000).wait()
+    numbered.over(5000).on(device).launch(5000).wait()
     lines = capsys.readouterr().out.splitlines()
     assert sorted(lines) == sorted(f"thread {i} {2 * i}" for i in range(5000))
 
@@ -234,18 +234,18 @@ def test_lines_that_find_no_room_are_counted(capsys, device: kaio.Device) -> Non
     fit = abi.CAPACITY // 2
     assert device.wait() is None
     capsys.readouterr()
-    count_to.over(1).block(1).launch(fit + 7).wait()
+    count_to.over(1).block(1).on(device).launch(fit + 7).wait()
     lines = capsys.readouterr().out.splitlines()
     assert lines[:fit] == [str(k) for k in range(fit)]
     assert lines[fit:] == ["(7 more were dropped: a device keeps 4 MiB of lines)"]
-    count_to.over(1).block(1).launch(2).wait()
+    count_to.over(1).block(1).on(device).launch(2).wait()
     assert capsys.readouterr().out == "0\n1\n"
 
 
 def test_several_kernels_print_in_the_order_of_their_launches(capsys, device: kaio.Device) -> None:
     for n in (1, 3, 2):
-        count_to.over(1).block(1).launch(n)
-        numbered.over(1).block(1).launch(1)
+        count_to.over(1).block(1).on(device).launch(n)
+        numbered.over(1).block(1).on(device).launch(1)
     device.wait()
     expected = ["0", "thread 0 0", "0", "1", "2", "thread 0 0", "0", "1", "thread 0 0"]
     assert capsys.readouterr().out.splitlines() == expected
@@ -253,7 +253,7 @@ def test_several_kernels_print_in_the_order_of_their_launches(capsys, device: ka
 
 @pytest.mark.parametrize("wait", [lambda d, done: d.wait(), lambda d, done: done.result(), lambda d, done: done.wait()])
 def test_lines_are_there_after_any_wait(capsys, device: kaio.Device, wait) -> None:
-    wait(device, count_to.over(1).block(1).launch(1))
+    wait(device, count_to.over(1).block(1).on(device).launch(1))
     assert capsys.readouterr().out == "0\n"
 
 

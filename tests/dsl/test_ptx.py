@@ -19,6 +19,7 @@ from kaio import (
     KernelTypeError,
     Out,
     bool_,
+    f16,
     f32,
     f64,
     i16,
@@ -30,7 +31,7 @@ from kaio import (
 )
 from tests.dsl.from_text import kernel as from_text
 
-T = TypeVar("T", i16, u16, i32, u32, i64, u64, f32, f64)
+T = TypeVar("T", f16, i16, u16, i32, u32, i64, u64, f32, f64)
 
 
 def permute(a, b, s):
@@ -118,6 +119,7 @@ def test_predicates_go_in_and_come_out_and_several_results_are_a_tuple(device: k
         (u32, "mul.lo.u32 {out}, {x}, 3;", triple),
         (i64, "mul.lo.s64 {out}, {x}, 3;", triple),
         (u64, "mul.lo.u64 {out}, {x}, 3;", triple),
+        (f16, "neg.f16 {out}, {x};", negated),
         (f32, "neg.f32 {out}, {x};", negated),
         (f64, "neg.f64 {out}, {x};", negated),
     ],
