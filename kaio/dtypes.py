@@ -11,6 +11,7 @@ a kernel, give the NumPy scalar. To a type checker integers are `int`, floats `f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
 import ml_dtypes  # gives NumPy the types that it lacks: bfloat16 and the floats of 8 bits
@@ -26,6 +27,13 @@ __all__ = [
 
 
 _finfo: Callable[[np.dtype[Any]], Any] = ml_dtypes.finfo
+
+
+@cache
+def _limits(dtype: DType) -> tuple[int, float]:
+    """Bits of the significand and the largest finite value of a float."""
+    info = _finfo(dtype.numpy)
+    return int(info.nmant) + 1, float(info.max)
 
 
 class DType(type):
@@ -105,12 +113,12 @@ class DType(type):
     @property
     def digits(cls) -> int:
         """Bits of the significand of a floating-point type, the leading one included."""
-        return int(_finfo(cls.numpy).nmant) + 1
+        return _limits(cls)[0]
 
     @property
     def largest(cls) -> float:
         """The largest finite value of a floating-point type."""
-        return float(_finfo(cls.numpy).max)
+        return _limits(cls)[1]
 
     @property
     def range(cls) -> tuple[int, int]:

@@ -50,11 +50,9 @@ def bits_of(dtype: DType, value: int | float) -> int:
 
 def _unbounded(dtype: DType, value: int | float) -> float:
     """The nearest value of a type with the same digits that has no largest value, as far as a Python float goes."""
-    if isinstance(value, float) and (value == 0 or not math.isfinite(value)):
-        return value
+    if isinstance(value, float) or -(2**53) <= value <= 2**53:
+        return _rounded(dtype, float(value))
     exact = Fraction(value)
-    if not exact:
-        return 0.0
     exponent = abs(exact.numerator).bit_length() - exact.denominator.bit_length()
     if abs(exact) < Fraction(2) ** exponent:
         exponent -= 1
@@ -63,3 +61,12 @@ def _unbounded(dtype: DType, value: int | float) -> float:
         return math.copysign(float(round(abs(exact) / step) * step), exact.numerator)
     except OverflowError:
         return math.inf if exact > 0 else -math.inf
+
+
+def _rounded(dtype: DType, value: float) -> float:
+    """The same of a Python float: scaled by a power of two, its last digit is that of whole numbers."""
+    if value == 0 or not math.isfinite(value):
+        return value
+    exponent = math.frexp(value)[1] - 1
+    step = max(exponent, _LOWEST_EXPONENTS[dtype.ptx]) - dtype.digits + 1
+    return math.copysign(math.ldexp(round(math.ldexp(value, -step)), step), value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TypeVar
 
 import ml_dtypes
@@ -273,16 +274,17 @@ def test_a_function_of_8_bits_is_refused(dtype, text):
 
 # ---------------------------------------------------------------------- functions
 @pytest.mark.parametrize("dtype", HALVES, ids=repr)
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", [*FUNCTIONS, "x ** y", "x ** -2", "x ** 0.5", "x // y", "x % y", "2 ** x"])
 def test_a_function_of_16_bits_is_that_of_f32_rounded(device, dtype, name):
-    function = FUNCTIONS[name]
+    function = FUNCTIONS.get(name, FUNCTIONS["math.pow"])
     names = ["x[i]", "y[i]", "z[i]"][: function.count]
+    call = f"{name}({', '.join(names)})" if name in FUNCTIONS else re.sub(r"\b([xy])\b", r"\1[i]", name)
     body = f"""
         @kernel
         def k(x: In[{{0}}], y: In[{{0}}], z: In[{{0}}], out: Out[{{0}}]):
             i = grid(1)
             if i < x.size:
-                out[i] = {name}({", ".join(names)})
+                out[i] = {call}
     """
     rng = np.random.default_rng(1)
     with np.errstate(all="ignore"):
