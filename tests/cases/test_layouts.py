@@ -185,6 +185,27 @@ def test_an_index_is_checked_against_the_shape_of_a_strided_buffer():
     assert whole[0].tolist() == [1, 1, 1, 3, 1, 5]
 
 
+@kaio.kernel
+def count_into(x: In[i32, D1, Strided], counts: InOut[i32, D1, Strided]):
+    i = kaio.grid(1)
+    own = kaio.dynamic_shared("own", i32)
+    if i < own.size:
+        own[i] = 0
+    kaio.bar_sync()
+    if i < x.size:
+        kaio.atomic_add(own, x[i], 1)
+    kaio.bar_sync()
+    if i < own.size:
+        kaio.atomic_add(counts, i, own[i])
+
+
+def test_atomic_updates_of_strided_buffers_and_of_memory_sized_at_launch(device):
+    x, counts = np.array([0, 9, 2, 9, 2, 9, 2, 9], np.int32), device.alloc_zeros(7, i32)
+    launched = count_into.grid(1).block(32).shared(own=3)
+    launched.launch(device.alloc_from(x)[::2], counts[6::-3]).wait()
+    assert counts.to_host().tolist() == [3, 0, 0, 0, 0, 0, 1]
+
+
 def test_b28_buffers_of_no_dimensions_may_be_strided(device):
     numbers = device.alloc_from(np.arange(5, dtype=np.int32))
     scalar.grid(1).block(1).launch(numbers[3], numbers[1]).wait()

@@ -9,10 +9,15 @@ import pytest
 
 import kaio
 from kaio.dtypes import DTYPES, DType
+from kaio.vectors import VECTORS
 from tests.dsl.from_text import kernel, message
 
 NUMBERS = [dtype for dtype in (*DTYPES, kaio.c64, kaio.c128) if dtype.kind != "b"]
 PAIRS = [(a, b) for a, b in itertools.product(NUMBERS, NUMBERS) if a.bits == b.bits]
+for vector in VECTORS:
+    others = (kaio.u32, kaio.f64, kaio.f32x4, kaio.u8x16)
+    same = next(other for other in others if other.bits == vector.bits and other is not vector)
+    PAIRS += [(vector, same), (same, vector)]
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda dtype: dtype.name)

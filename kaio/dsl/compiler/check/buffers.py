@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from kaio.dsl.access import load, store
 from kaio.dsl.compiler.check.scope import Scope, own_nodes, stored_element
 from kaio.dsl.intrinsic import Intrinsic
 from kaio.errors import Mistake
@@ -31,9 +32,16 @@ def _buffer(scope: Scope, node: ast.AST, access: str) -> str | None:
     return node.id if is_one and isinstance(node, ast.Name) else None
 
 
-def _is_atomic(scope: Scope, node: ast.Call) -> bool:
+def _accesses(scope: Scope, node: ast.Call) -> tuple[ast.expr | None, ast.expr | None]:
+    """What a call of one of kaio's functions reads an element of, and what it writes one of."""
     function = scope.value_of(node.func)
-    return isinstance(function, Intrinsic) and function.name.startswith("atomic_") and bool(node.args)
+    if not isinstance(function, Intrinsic) or not node.args:
+        return None, None
+    first = node.args[0]
+    if function.name == "cp_async":
+        return (node.args[2] if len(node.args) > 2 else None), first
+    is_atomic = function.name.startswith("atomic_")
+    return (first if is_atomic or function is load else None), (first if is_atomic or function is store else None)
 
 
 def _written_inputs(scope: Scope) -> Iterator[Mistake]:
@@ -43,8 +51,8 @@ def _written_inputs(scope: Scope) -> Iterator[Mistake]:
                 name = _buffer(scope, value, "In")
             case ast.Attribute(ctx=ast.Store()) if (element := stored_element(node)) is not None:
                 name = _buffer(scope, element.value, "In")
-            case ast.Call(args=[first, *_]) if _is_atomic(scope, node):
-                name = _buffer(scope, first, "In")
+            case ast.Call() if (written := _accesses(scope, node)[1]) is not None:
+                name = _buffer(scope, written, "In")
             case _:
                 continue
         if name is not None:
@@ -165,8 +173,8 @@ class _FirstUse:
         for node in own_nodes(root):
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and node not in stored:
                 self._read(node.value, node)
-            elif isinstance(node, ast.Call) and _is_atomic(self.scope, node):
-                self._read(node.args[0], node)
+            elif isinstance(node, ast.Call) and (read := _accesses(self.scope, node)[0]) is not None:
+                self._read(read, node)
         self._written |= self._writes(root)
 
     def _update(self, target: ast.expr) -> None:
