@@ -135,6 +135,15 @@ def test_special_values_in_f32_are_those_of_ieee(name: str, x: float, wanted: fl
     assert math.isnan(wanted) or math.copysign(1, got) == math.copysign(1, wanted)
 
 
+@pytest.mark.parametrize(("x", "y", "wanted"), [(-2.0, 1e300, math.inf), (-0.5, 1e17, 0.0), (-2.0, 3.0, -8.0)])
+def test_whether_an_exponent_is_odd_is_told_for_huge_ones_too(x: float, y: float, wanted: float) -> None:
+    """pow shifts by more than the width to tell, which gives 0 on a GPU."""
+    _library, apply = _compiled("pow", 2, False)
+    (got,) = apply(np.array([x]), np.array([y]))
+    assert got == wanted
+    assert np.signbit(got) == np.signbit(wanted)
+
+
 def test_every_function_that_a_kernel_can_name_links() -> None:
     names = [f"__nv_{name}{suffix}" for name in FUNCTIONS for suffix in ("f", "")]
     module = ir.Module("all")
