@@ -69,4 +69,7 @@ def _rounded(dtype: DType, value: float) -> float:
         return value
     exponent = math.frexp(value)[1] - 1
     step = max(exponent, _LOWEST_EXPONENTS[dtype.ptx]) - dtype.digits + 1
-    return math.copysign(math.ldexp(round(math.ldexp(value, -step)), step), value)
+    try:
+        return math.copysign(math.ldexp(round(math.ldexp(value, -step)), step), value)
+    except OverflowError:  # rounded up to a power of two that no Python float is
+        return math.copysign(math.inf, value)

@@ -7,7 +7,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kaio import bf16, f8e4m3, f8e5m2, f16, f32, f64
@@ -28,6 +28,7 @@ def test_the_nearest_value_of_any_number_is_found(dtype, number):
     assert same(nearest(dtype, number), rounded(number, dtype))
 
 
+@example(1.7976930812868855e308, 0)
 @given(st.floats(allow_nan=False), st.integers(-(2**1100), 2**1100))
 def test_of_the_types_of_python_the_nearest_is_pythons_own(number, whole):
     assert nearest(f64, number) == number
