@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -350,6 +351,28 @@ def test_a_function_of_the_user_s_combines_in_the_order_of_the_threads():
 @pytest.mark.gpu
 def test_a_function_of_the_user_s_combines_in_the_order_of_the_threads_of_every_block():
     check_functions(kaio.Device("cuda:0"), list(range(1, 1025)))
+
+
+def test_functions_of_python_and_of_kaio_combine(device):
+    made = kernel("""
+        @kernel
+        def k(n: In[i32], out: Out[i32, D2]):
+            i = thread_idx.x
+            out[0, i] = block_reduce(n[i], operator.xor)
+            out[1, i] = block_reduce(n[i], max)
+            out[2, i] = block_scan(n[i], minimum)
+            out[3, i] = block_scan(n[i], operator.add, exclusive=True, initial=-7)
+            out[4, i] = block_scan(n[i], operator.mul, exclusive=False, initial=2)
+    """, operator=operator)  # fmt: skip
+    n = np.random.default_rng(0).integers(-1000, 1000, 77).astype(np.int32)
+    out = device.alloc_zeros((5, 77), kaio.i32)
+    made.over(77).block(77).launch(device.alloc_from(n), out).wait()
+    xor, most, least, sums, products = out.to_host()
+    assert (xor == np.bitwise_xor.reduce(n)).all()
+    assert (most == n.max()).all()
+    np.testing.assert_array_equal(least, np.minimum.accumulate(n))
+    np.testing.assert_array_equal(sums, np.cumsum(np.concatenate([[-7], n[:-1]])))
+    np.testing.assert_array_equal(products, np.cumprod(n, dtype=np.int32) * np.int32(2))
 
 
 # ---------------------------------------------------------------------- again and again

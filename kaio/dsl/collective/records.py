@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,10 @@ _WORDS = {
     "sum": "sum", "prod": "product", "min": "smallest", "max": "largest",
     "and": "bitwise and", "or": "bitwise or", "xor": "bitwise exclusive or",
 }  # fmt: skip
+_OPERATORS = (
+    (operator.add, folding.plus), (operator.mul, folding.times), (operator.and_, folding.both),
+    (operator.or_, folding.either), (operator.xor, folding.differing),
+)  # fmt: skip
 _RULES = {
     "sum": "It stays in the type of the value: integers wrap, so cast narrow ones before.",
     "prod": "It stays in the type of the value: integers wrap, so cast narrow ones before.",
@@ -80,12 +85,14 @@ def _number(name: str, value: Type, operation: str) -> Type:
     return dtype
 
 
-def _function(name: str, function: Type) -> None:
+def _function(name: str, function: Type) -> ObjectType:
+    """What a fold combines by; Python's operators as functions are those of the kernel."""
     if not isinstance(function, ObjectType) or not callable(function.value):
         raise RuleError(
             f"`{name}` combines by a function of two values, not by {show(function)}",
             "define one outside the kernel: `plus = lambda a, b: a + b`",
         )
+    return next((ObjectType(ours) for python, ours in _OPERATORS if python is function.value), function)
 
 
 def _flag(name: str, exclusive: Type) -> None:
@@ -174,14 +181,13 @@ def _function_reduction(group: str) -> FunctionReduction:
     body = folding.fold_warp if group == "warp" else folding.fold_block
 
     def typing(value: Type, function: Type) -> Resolved:
-        _function(name, function)
-        return _resolved((exchangeable(value, f"what `{name}` combines"), function), body)
+        return _resolved((exchangeable(value, f"what `{name}` combines"), _function(name, function)), body)
 
     doc = (
         f"Combine `value` of {_GROUPS[group]} by a function of two values; each of them gets the result.\n\n"
         "The function is associative; it need not be commutative, since it combines in the order of the threads, x "
-        "first. The value may be a tuple. The function is one of kaio, or a Python function or lambda that is defined "
-        "outside the kernel; what it gives is converted as in a store."
+        "first. The value may be a tuple. The function is one of kaio or of Python's `operator`, or a function or lambda "
+        "that is defined outside the kernel; what it gives is converted as in a store."
     )
     example = f"out[i] = kaio.{name}(x[i], kaio.maximum)"
     return _record(name, doc, _of_function, typing, example, "shfl.sync.down")  # type: ignore[no-any-return]
@@ -221,8 +227,7 @@ def _function_scan(group: str) -> FunctionScan:
     )
 
     def typing(value: Type, function: Type, exclusive: Type | None = None, initial: Type | None = None) -> Resolved:
-        _function(name, function)
-        given = exchangeable(value, f"what `{name}` combines")
+        function, given = _function(name, function), exchangeable(value, f"what `{name}` combines")
         if exclusive is None:
             return _resolved((given, function), plain)
         _flag(name, exclusive)
