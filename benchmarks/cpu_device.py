@@ -2,7 +2,7 @@
 
 - saxpy of 16M elements, bounds checked (the default) and not;
 - matmul of 512 x 512 through 16 x 16 tiles: njit has the same tiling;
-- a barrier: ns a thread;
+- a barrier, a `syncwarp` and a shuffle: ns a thread;
 - saxpy of 4096 elements on the simulator, in a process of its own (it is switched on by an environment variable).
 
 All this runs on one core, to which the process is bound, so that the CPU device has one worker as njit has one
@@ -74,6 +74,23 @@ def barriers(out: Out[i32], rounds: i32):
     out[kaio.thread_idx.x] = rounds
 
 
+@kaio.kernel
+def syncwarps(out: Out[i32], rounds: i32):
+    """Meet `rounds` times in warps and do nothing else."""
+    for _ in range(rounds):
+        kaio.syncwarp()
+    out[kaio.thread_idx.x] = rounds
+
+
+@kaio.kernel
+def shuffles(out: Out[i32], rounds: i32):
+    """Exchange a value with a neighbour `rounds` times."""
+    value = kaio.thread_idx.x
+    for _ in range(rounds):
+        value = kaio.shfl_sync_bfly(value, 1)
+    out[kaio.thread_idx.x] = value
+
+
 def saxpy_cases() -> dict[str, Callable[[], float]]:
     from numba import njit
 
@@ -138,10 +155,13 @@ def _matmul_on(buffers: tuple[kaio.GpuBuffer, ...]) -> Callable[[], float]:
 def barrier_case() -> dict[str, Callable[[], float]]:
     device = kaio.Device("cpu")
     out = device.alloc_zeros(THREADS, i32)
-    full = barriers.over(THREADS).block(THREADS).bind(out, ROUNDS)
-    return {
-        "barrier, per thread": lambda: timed(lambda: full.launch().wait(), unit="ns") / (ROUNDS * THREADS),
-    }
+    cases = {"barrier": barriers, "syncwarp": syncwarps, "shuffle": shuffles}
+    return {f"{name}, per thread": _meeting_on(made, out) for name, made in cases.items()}
+
+
+def _meeting_on(made: kaio.Kernel, out: kaio.GpuBuffer) -> Callable[[], float]:
+    bound = made.over(THREADS).block(THREADS).bind(out, ROUNDS)
+    return lambda: timed(lambda: bound.launch().wait(), unit="ns") / (ROUNDS * THREADS)
 
 
 def simulator_cases() -> dict[str, Callable[[], float]]:
@@ -172,6 +192,8 @@ def main() -> None:
         "matmul_512_unchecked_speed_over_njit": ratio(tiled, big["matmul 512 kaio, unchecked"]),
         "saxpy_4096_speed_over_simulator": ratio(small["saxpy 4096 Numba simulator"], small["saxpy 4096 kaio"]),
         "barrier_ns_per_thread": round(barrier["barrier, per thread"].median, 3),
+        "syncwarp_ns_per_thread": round(barrier["syncwarp, per thread"].median, 3),
+        "shuffle_ns_per_thread": round(barrier["shuffle, per thread"].median, 3),
     }
     report.finish()
 

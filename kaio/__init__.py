@@ -47,6 +47,8 @@ In a kernel (Python's abs, min, max, round, len, range, int, float, bool and `ma
                             what is true, and which values are the same, in the lanes of the warp
     activemask, lanemask_lt, lanemask_le, lanemask_eq, lanemask_ge, lanemask_gt
                             the lanes that are here, and those before or behind this one
+    clock, globaltimer, nanosleep
+                            cycles, the time, a pause
     block_reduce_sum, block_reduce_prod, block_reduce_min, block_reduce_max, block_reduce_argmin,
     block_reduce_argmax, block_reduce_and, block_reduce_or, block_reduce_xor, block_reduce
                             one result of the values of all threads of the block
@@ -122,6 +124,7 @@ from kaio.dsl.atomic import (
 )
 from kaio.dsl.bitcasts import bitcast
 from kaio.dsl.blocks import cluster_rank, cluster_shared, cluster_size, cluster_sync, grid_sync
+from kaio.dsl.clocks import clock, globaltimer, nanosleep
 from kaio.dsl.collective import (
     block_broadcast,
     block_reduce,
@@ -371,6 +374,7 @@ __all__ = [  # noqa: RUF022 - grouped by meaning
     "bitcast", "const_mem", "cp_async", "cp_async_commit", "cp_async_wait", "dynamic_shared", "fence", "load",
     "local_mem", "shared_mem", "store", "unrolled",
     "bar_sync", "bar_sync_and", "bar_sync_count", "bar_sync_or", "named_bar_arrive", "named_bar_sync",
+    "clock", "globaltimer", "nanosleep",
     "cluster_rank", "cluster_shared", "cluster_size", "cluster_sync", "grid_sync",
     "InlinePtx", "ptx",
     "block_broadcast", "block_reduce", "block_reduce_and", "block_reduce_argmax", "block_reduce_argmin",

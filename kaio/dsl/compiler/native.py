@@ -5,6 +5,7 @@ Each use makes its own target machine: an execution engine owns the one it is gi
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import sys
 import threading
@@ -120,7 +121,7 @@ def _check_defined(module: Any) -> None:
 def _is_resolved(name: str) -> bool:
     if name.startswith("llvm."):
         return not name.startswith("llvm.nvvm.")
-    return bool(llvm.address_of_symbol(name))
+    return bool(llvm.address_of_symbol(name)) or hasattr(ctypes.pythonapi, name)  # in LLVM, or in this process
 
 
 def load(code: bytes, name: str) -> tuple[int, object]:

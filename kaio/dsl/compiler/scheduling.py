@@ -67,7 +67,12 @@ def worker(
                 c[_BLOCK_IDX + 2] = z
             else:
                 place_all(c, q, group, block)
-            if run_group(context, c, q, words, kinds, reach, start, run, waits, group) != 0:
+            if waits == 0 and group == 0:
+                native(run, context, 0, 0, 0)
+                failed = c[_FAULT]
+            else:
+                failed = run_group(context, c, q, words, kinds, reach, start, run, waits, group)
+            if failed != 0:
                 counter[1] = 1
                 return
             block += 1
