@@ -15,6 +15,8 @@ REFUSED = [
      "fold `abs(z)`"),
     ("block_reduce_argmin(f32x2(1, 2))", "`block_reduce_argmin` takes one number, not f32x2", "call it for each lane"),
     ("block_reduce_or(f32x2(1, 2))", "`block_reduce_or` of f32, which has no bitwise operators", "cast it to an int"),
+    ("block_reduce_argmax(f8e4m3(x[0]))", "`block_reduce_argmax` of f8e4m3, which stores numbers and has no arithmetic",
+     "cast it, for example `kaio.f32(...)`"),
     ("block_reduce_and(x[0])", "`block_reduce_and` of f32, which has no bitwise operators", "cast it to an integer"),
     ("block_reduce_sum((x[0], 1))", "`block_reduce_sum` takes a number, not (f32, int literal 1)",
      "combine by a function: `kaio.block_reduce(value, function)`"),

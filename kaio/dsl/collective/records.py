@@ -82,6 +82,9 @@ def _number(name: str, value: Type, operation: str) -> Type:
             raise RuleError(f"`{name}` of {show(dtype)}, which has no bitwise operators", "cast it to an integer")
     elif dtype is BOOL:
         raise RuleError(f"`{name}` of a bool: bools have no arithmetic", "cast it, for example `kaio.i32(...)`")
+    if dtype.is_float and dtype.bits == 8:
+        what = f"`{name}` of {show(dtype)}, which stores numbers and has no arithmetic"
+        raise RuleError(what, "cast it, for example `kaio.f32(...)`")
     return dtype
 
 
@@ -186,8 +189,8 @@ def _function_reduction(group: str) -> FunctionReduction:
     doc = (
         f"Combine `value` of {_GROUPS[group]} by a function of two values; each of them gets the result.\n\n"
         "The function is associative; it need not be commutative, since it combines in the order of the threads, x "
-        "first. The value may be a tuple. The function is one of kaio or of Python's `operator`, or a function or lambda "
-        "that is defined outside the kernel; what it gives is converted as in a store."
+        "first. The value may be a tuple. The function is one of kaio or of Python's `operator`, or a function or "
+        "lambda that is defined outside the kernel; what it gives is converted as in a store."
     )
     example = f"out[i] = kaio.{name}(x[i], kaio.maximum)"
     return _record(name, doc, _of_function, typing, example, "shfl.sync.down")  # type: ignore[no-any-return]
