@@ -301,6 +301,12 @@ class Device(metaclass=Shown):
     def adopt(self, foreign: Foreign) -> GpuBuffer[Any]:
         """A buffer over foreign memory that lies on this device."""
         self.check_usable()
+        dtype = foreign.dtype
+        if foreign.pointer % dtype.alignment and 0 not in foreign.shape:  # a GPU would fault
+            raise KaioError(
+                f"an array of {dtype!r} that begins at no multiple of {dtype.alignment} bytes cannot be used in place",
+                help="copy it: `device.alloc_from(…)`",
+            )
         start, stop = byte_range(foreign.pointer, foreign.shape, foreign.strides, foreign.dtype.itemsize)
         memory = Memory(
             self, start, stop - start, foreign.owner, read_only=foreign.read_only, foreign_stream=foreign.stream

@@ -130,6 +130,18 @@ def test_b32_a_stride_that_is_no_multiple_of_the_element_is_refused():
     )
 
 
+def test_an_array_that_is_not_aligned_is_copied_and_not_used_in_place():
+    cpu, shifted = kaio.Device("cpu"), np.zeros(40, np.uint8)[4:36].view(np.float64)
+    shifted[:] = range(4)
+    with pytest.raises(kaio.KaioError) as caught:
+        cpu.import_array(shifted)
+    assert str(caught.value) == (
+        "an array of f64 that begins at no multiple of 8 bytes cannot be used in place\n"
+        "  help: copy it: `device.alloc_from(…)`"
+    )
+    assert cpu.alloc_from(shifted).to_host().tolist() == [0, 1, 2, 3]
+
+
 def test_b32_interleaved_views_do_not_overlap_and_shifted_ones_do(device):
     whole = device.alloc_from(base())
     plus.over((4, 3)).launch(whole[:, ::2], whole[:, 1::2]).wait()
