@@ -18,6 +18,7 @@ import ml_dtypes  # gives NumPy the types that it lacks: bfloat16 and the floats
 import numpy as np
 
 from kaio.errors import KaioError
+from kaio.record_classes import is_record
 from kaio.rounding import nearest
 
 __all__ = [
@@ -297,7 +298,7 @@ def is_float(numpy: np.dtype[Any]) -> bool:
 
 
 def dtype_of(what: Any) -> DType:
-    """The kaio dtype of a dtype, its name, a NumPy dtype, or anything `numpy.dtype` takes.
+    """The kaio dtype of a dtype, its name, a NumPy dtype, a record of dtypes, or anything `numpy.dtype` takes.
 
     >>> import numpy as np
     >>> dtype_of(np.float32), dtype_of("int64"), dtype_of("f32")
@@ -305,6 +306,10 @@ def dtype_of(what: Any) -> DType:
     """
     if isinstance(what, DType):
         return what
+    if is_record(what):
+        from kaio.structs import record_dtype  # which is written with the dtypes
+
+        return record_dtype(what)
     named = _BY_NAME.get(what) if isinstance(what, str) else None
     try:
         numpy = np.dtype(what)

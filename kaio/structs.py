@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import copyreg
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from kaio.dtypes import DType, dtype_of
 from kaio.errors import KaioError
+from kaio.record_classes import hints_of, is_record, names_of, tuple_items
 
-__all__ = ["StructDType", "StructField", "struct_dtype"]
+__all__ = ["StructDType", "StructField", "record_dtype", "struct_dtype"]
 
 _MOST_ITEMS = 64
 
@@ -65,6 +67,29 @@ def struct_dtype(numpy: np.dtype[Any]) -> StructDType:
         fields = tuple(_field(numpy, name) for name in numpy.names or ())
         found = _KNOWN[numpy] = _made(numpy, fields)
     return found
+
+
+@cache
+def record_dtype(of: type) -> StructDType:
+    """The element type of a NamedTuple or a dataclass: its fields, aligned; KaioError for one without a dtype."""
+    hints = hints_of(of)
+    return struct_dtype(np.dtype([_format(of, name, hints.get(name)) for name in names_of(of)], align=True))
+
+
+def _format(of: type, name: str, hint: Any) -> Any:
+    """A field as `numpy.dtype` takes it: a dtype, a record, or a tuple of the same ones, which is a sub-array."""
+    items = tuple_items(hint)
+    if items is not None and all(item is items[0] for item in items):
+        _, base, *inner = _format(of, name, items[0])
+        return name, base, (len(items), *(inner[0] if inner else ()))
+    if isinstance(hint, DType):
+        return name, hint.numpy
+    if is_record(hint):
+        return name, record_dtype(hint).numpy
+    raise KaioError(
+        f"field `{name}` of `{of.__name__}` is no dtype, and an element of a buffer has fields of dtypes",
+        help=f"for example `{name}: f32`, or `{name}: tuple[f32, f32]`",
+    )
 
 
 def _made(numpy: np.dtype[Any], fields: tuple[StructField, ...]) -> StructDType:

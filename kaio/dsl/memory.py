@@ -27,6 +27,7 @@ from kaio.dsl.values import (
 )
 from kaio.dtypes import DType, dtype_of, i32
 from kaio.errors import KaioError
+from kaio.record_classes import is_record
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
@@ -69,7 +70,7 @@ def _array(space: Any) -> Any:
 
 
 def _dtype(name: str, dtype: Type, example: str) -> DType:
-    if isinstance(dtype, ObjectType) and isinstance(dtype.value, np.dtype):
+    if isinstance(dtype, ObjectType) and (isinstance(dtype.value, np.dtype) or is_record(dtype.value)):
         try:
             return dtype_of(dtype.value)
         except KaioError as problem:

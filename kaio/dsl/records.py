@@ -10,15 +10,15 @@ import dataclasses
 import difflib
 import enum
 import inspect
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import Compound, EnumType, Type, enum_dtype, show
+from kaio.dsl.values import Compound, EnumType, TupleType, Type, enum_dtype, show
 from kaio.dtypes import DType
+from kaio.record_classes import hints_of, is_named_tuple, is_record, names_of, tuple_items
 from kaio.structs import StructDType
 
 __all__ = [
@@ -59,7 +59,10 @@ class RecordType(Compound):
 
     def is_like(self, other: Type) -> bool:
         """See `Compound`."""
-        return isinstance(other, RecordType) and other.of is self.of
+        if not isinstance(other, RecordType):
+            return False
+        is_struct = isinstance(self.of, StructDType) or isinstance(other.of, StructDType)
+        return other.of is self.of or (is_struct and other.names == self.names)
 
     def split(self, value: Any) -> tuple[Any, ...]:
         """See `Compound`."""
@@ -71,51 +74,20 @@ class RecordType(Compound):
         return str(getattr(self.of, "__name__", self.of))
 
 
-def is_record(of: Any) -> bool:
-    """Whether this is a class of NamedTuples or a dataclass."""
-    if not isinstance(of, type) or of.__module__.startswith("kaio.dsl."):  # not the records of intrinsics
-        return False
-    return dataclasses.is_dataclass(of) or _is_named_tuple(of)
-
-
-def _is_named_tuple(of: type) -> bool:
-    return issubclass(of, tuple) and hasattr(of, "_fields")
-
-
-def names_of(of: Any) -> tuple[str, ...]:
-    """The names of a record's fields."""
-    return tuple(of._fields) if _is_named_tuple(of) else tuple(field.name for field in dataclasses.fields(of))
-
-
 @cache
 def fields_of(of: Any) -> tuple[Field, ...]:
-    """The fields of a class in order, or RuleError where a kernel cannot have its values."""
-    if not _is_named_tuple(of) and not of.__dataclass_params__.frozen:
+    """The fields of a class (or structured dtype) in order, or RuleError where a kernel cannot have its values."""
+    if isinstance(of, StructDType):
+        from kaio.dsl.structs import field_type  # which are records
+
+        return tuple(Field(field.name, field_type(field)) for field in of.fields)
+    if not is_named_tuple(of) and not of.__dataclass_params__.frozen:
         raise RuleError(
             f"dataclass `{of.__name__}` is not frozen, and a kernel's values do not change",
             "write `@dataclass(frozen=True)`",
         )
     hints = hints_of(of)
     return tuple(Field(name, annotated_type(hints.get(name))) for name in names_of(of))
-
-
-def hints_of(of: type) -> dict[str, Any]:
-    """The annotations of a class and those it derives from, read if they are texts; None where one cannot be read."""
-    hints: dict[str, Any] = {}
-    for base in reversed(of.__mro__):
-        space = vars(sys.modules[base.__module__]) if base.__module__ in sys.modules else {}
-        hints |= {name: _evaluated(hint, space) for name, hint in inspect.get_annotations(base).items()}
-    return hints
-
-
-def _evaluated(hint: Any, space: dict[str, Any]) -> Any:
-    hint = getattr(hint, "__forward_arg__", hint)  # NamedTuple wraps texts
-    if not isinstance(hint, str):
-        return hint
-    try:
-        return eval(hint, dict(space))  # annotations are the user's own code
-    except Exception:
-        return None
 
 
 def annotated_type(hint: Any) -> Type | None:
@@ -126,6 +98,9 @@ def annotated_type(hint: Any) -> Type | None:
         return element_type(hint)
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return enum_type(hint)
+    if (items := tuple_items(hint)) is not None:
+        found = [annotated_type(item) for item in items]
+        return None if None in found else TupleType(tuple(found))  # type: ignore[arg-type]
     return parameter_type(hint) if is_record(hint) else None
 
 

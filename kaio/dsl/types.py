@@ -22,6 +22,7 @@ from kaio.dsl.values import Type
 from kaio.dtypes import DType, dtype_of
 from kaio.errors import KaioError, Place
 from kaio.program import Access, Argument
+from kaio.record_classes import is_record
 
 __all__ = [
     "D0", "D1", "D2", "D3", "D4",
@@ -124,7 +125,7 @@ class WrongAnnotation:
 
 def _buffer_annotation(access: Access, item: Any) -> BufferAnnotation | WrongAnnotation:
     dtype, *rest = item if isinstance(item, tuple) and item else (item,)
-    if isinstance(dtype, np.dtype) and dtype.names:
+    if (isinstance(dtype, np.dtype) and dtype.names) or is_record(dtype):
         try:
             dtype = dtype_of(dtype)
         except KaioError as problem:

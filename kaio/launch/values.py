@@ -6,13 +6,14 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
-from kaio.dsl.records import enum_type, hints_of, parameter_type
+from kaio.dsl.records import enum_type, parameter_type
 from kaio.dsl.types import EnumAnnotation, RecordAnnotation
-from kaio.dsl.values import Compound, Type
+from kaio.dsl.values import Compound, TupleType, Type
 from kaio.dtypes import DType
 from kaio.errors import LaunchError, is_message
 from kaio.launch.call import Call
 from kaio.launch.scalars import convert, packable, parts
+from kaio.record_classes import hints_of, tuple_items
 from kaio.runtime.scalars import describe
 
 __all__ = ["parts_check", "value_check"]
@@ -40,6 +41,8 @@ def _reader(kernel: str, name: str, type_: Type, of: Any) -> Reader:
         return _member_reader(kernel, name, of)
     if isinstance(of, DType) and of.parts:
         return _parts_reader(kernel, name, of)
+    if isinstance(type_, TupleType):
+        return _tuple_reader(kernel, name, type_, tuple_items(of) or ())
     if isinstance(type_, Compound):
         return _record_reader(kernel, name, type_)
     return lambda value, packed: packed.append(packable(type_, convert(kernel, name, type_, value)))  # type: ignore[arg-type]
@@ -61,6 +64,22 @@ def _parts_reader(kernel: str, name: str, dtype: DType) -> Reader:
         __tracebackhide__ = is_message
         found = parts(kernel, name, dtype, value)
         packed += [packable(part, number) for (_, part), number in zip(dtype.parts, found, strict=True)]
+
+    return read
+
+
+def _tuple_reader(kernel: str, name: str, type_: TupleType, of: tuple[Any, ...]) -> Reader:
+    readers = [
+        _reader(kernel, f"{name}.{k}", item, hint) for k, (item, hint) in enumerate(zip(type_.items, of, strict=True))
+    ]
+
+    def read(value: Any, packed: list[Any]) -> None:
+        if not isinstance(value, tuple | list) or len(value) != len(readers):
+            raise LaunchError(
+                f"argument `{name}` of kernel `{kernel}` must be a tuple of {len(readers)} (got {describe(value)})"
+            )
+        for part, item in zip(readers, value, strict=True):
+            part(item, packed)
 
     return read
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -260,3 +262,69 @@ def test_a_launch_takes_buffers_of_that_dtype():
 def test_loads_with_hints_are_of_numbers_and_vectors():
     told = message('@kernel\ndef k(x: In[P], o: Out[f32]):\n    o[0] = kaio.load(x, 0, cache="cg").mass', P=PARTICLE)
     assert told.splitlines()[-1] == "  help: write `x[index]`"
+
+
+class Pair(NamedTuple):
+    low: f32
+    high: f32
+
+
+@dataclasses.dataclass(frozen=True)
+class Body:
+    mass: f32
+    pos: tuple[f64, f64, f64]
+    limits: Pair
+    id: kaio.u8 = 0
+
+
+def test_a_record_class_is_an_element_type(device):
+    @kaio.func
+    def moved(body: Body, by):
+        x, y, z = body.pos
+        return Body(body.mass + 1, (x + by, y, z), Pair(-by, by), body.id)
+
+    @kaio.kernel
+    def k(x: InOut[Body], start: Body):
+        i = kaio.grid(1)
+        if i < x.size:
+            body = x[i] if i > 0 else start
+            x[i] = moved(body, 2)
+            x[i].limits.high *= 10
+            if i == 2:
+                x[i] = x[i]._replace(mass=9)
+
+    host = np.zeros(3, dtype_of(Body).numpy)
+    host["pos"], host["id"] = np.arange(9).reshape(3, 3), [1, 2, 3]
+    x = device.alloc_from(host)
+    assert x.dtype is dtype_of(Body)
+    assert device.alloc_zeros(2, Body).to_host().dtype == host.dtype
+    k.over(3).launch(x, Body(5.0, (1.0, 2.0, 3.0), Pair(0.0, 0.0), 7)).wait()
+    got = x.to_host()
+    assert got["mass"].tolist() == [6, 1, 9]
+    assert got["pos"].tolist() == [[3, 2, 3], [5, 4, 5], [8, 7, 8]]
+    assert got["limits"]["high"].tolist() == [20, 20, 20]
+    assert got["id"].tolist() == [7, 2, 3]
+    assert ".param .f64 start_pos_2" in k.ptx("sm_90")
+
+
+def test_a_record_class_without_dtypes_is_no_element_type():
+    class Loose(NamedTuple):
+        mass: float
+
+    with pytest.raises(kaio.KaioError) as caught:
+        dtype_of(Loose)
+    assert str(caught.value) == (
+        "field `mass` of `Loose` is no dtype, and an element of a buffer has fields of dtypes\n"
+        "  help: for example `mass: f32`, or `mass: tuple[f32, f32]`"
+    )
+
+
+def test_a_tuple_in_an_argument_has_its_length():
+    @kaio.kernel
+    def k(out: Out[f64], start: Body):
+        out[0] = start.pos[2]
+
+    out = kaio.Device("cpu").alloc_zeros(1, f64)
+    with pytest.raises(kaio.LaunchError) as caught:
+        k.over(1).launch(out, Body(1.0, (1.0, 2.0), Pair(0.0, 0.0)))
+    assert str(caught.value) == "argument `start.pos` of kernel `k` must be a tuple of 3 (got (1.0, 2.0))"

@@ -191,6 +191,24 @@ def packed(x: InOut[f32x4], z: InOut[c64], h: In[f16x8], factor: f32x4, w: c128 
         z[i] = c64(z[i]) * 2.0 + (1 + 2j) * w.conjugate() + abs(w) + cmath.exp(w).real
 
 
+class Body(NamedTuple):
+    mass: f32
+    pos: tuple[f64, f64]
+    window: Window
+
+
+@kaio.kernel
+def falls(bodies: InOut[Body], first: Body, dt: f64) -> None:
+    i = kaio.grid(1)
+    tile = kaio.shared_mem(32, Body)
+    if i < bodies.size:
+        tile[i] = bodies[i]
+        body = tile[i] if i > 0 else first
+        x, y = body.pos
+        bodies[i].pos[1] = y - dt
+        bodies[i] = Body(body.mass, (x, y), Window(f32(0), f32(1)))
+
+
 def launch() -> None:
     device = kaio.Device("cpu")
     x = device.alloc_from(np.arange(10, dtype=np.float32))
@@ -200,6 +218,8 @@ def launch() -> None:
     saxpy[1, 32](x, y, 2.0)
     matmul.over((10, 10)).block(16, 16).launch(x, y, y)
     limit.over(10).launch(x, y, Params(f32(1), Window(f32(0), f32(1))), Edge.CLAMP)
+    falls.over(3).launch(device.alloc_zeros(3, Body), Body(f32(1), (f64(0), f64(0)), Window(f32(0), f32(1))), 0.5)
+    packed.over(2).launch(x.view(f32x4), device.alloc_zeros(2, c64), device.alloc_zeros(2, f16x8), f32x4(1, 2, 3, 4))
     assert add(f32(1), f32(2)) == 3
     assert f32.itemsize == 4
     assert clamp(f32(1), f32(0), f32(1)) == y.to_host()[0]

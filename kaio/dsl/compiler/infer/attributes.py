@@ -27,6 +27,7 @@ from kaio.dsl.values import (
     show,
 )
 from kaio.dtypes import dtype_of
+from kaio.structs import StructDType
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.infer.inference import Inference
@@ -42,13 +43,18 @@ def attribute(inference: Inference, value: Type, name: str) -> Type:
         return _of_array(value, name)
     if isinstance(value, EnumType):
         return enums.value_of(value, name)
-    if isinstance(value, RecordType) and name == "_replace" and value.is_sequence:
+    if isinstance(value, RecordType) and name == "_replace" and _replaces(value):
         return MethodType(name, value)
     if (type(value), name) in METHODS:
         return MethodType(name, value)
     if isinstance(value, Compound) and value.fields:
         return field_of(value, name)
     raise RuleError(f"{show(value)} has no attribute `{name}`")
+
+
+def _replaces(value: RecordType) -> bool:
+    """NamedTuples have `_replace`, and so have elements of structured dtypes, which have no class."""
+    return value.is_sequence or isinstance(value.of, StructDType)
 
 
 def _of_array(value: BufferType | ArrayType, name: str) -> Type:
