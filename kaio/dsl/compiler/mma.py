@@ -83,9 +83,6 @@ def _multiplier(e: Emitter, left: DType, right: DType, total: DType) -> llvm.Fun
     function = llvm.Function(module, llvm.FunctionType(result, [POINTER, _I32, *[element] * 4]), name)
     function.linkage = "internal"
     function.attributes.add("noinline")
-    if total.is_int:
-        # LLVM 22 makes wrong vectors of products of i8 and u8 (SLP); this keeps it from making any that are not here.
-        set.add(function.attributes, "noimplicitfloat")
     context, lane, *c = function.args
     inner = Emitter(llvm.IRBuilder(function.append_basic_block("entry")), e.target)
     sums = _sums(inner, Peers(inner.b, context, _I32(-1), lane), (left, right, total), c)
