@@ -291,6 +291,27 @@ def test_one_name_is_one_array_also_in_device_functions(device):
     assert x.to_host().tolist() == [3, 2, 1, 0]
 
 
+@kaio.func
+def larger_by_weight(a, b):
+    weights = kaio.dynamic_shared("weights", f32)
+    return a if a * weights[0] > b * weights[0] else b
+
+
+@kaio.kernel
+def in_a_function_of_a_reduction(out: InOut[f32]):
+    t = kaio.thread_idx.x
+    if t == 0:
+        kaio.dynamic_shared("weights", f32)[0] = -1.0
+    kaio.bar_sync()
+    out[t] = kaio.warp_reduce(out[t], larger_by_weight)
+
+
+def test_a_function_given_to_a_reduction_may_name_one(device):
+    x = device.alloc_from(np.arange(5, 37, dtype=np.float32))
+    in_a_function_of_a_reduction.grid(1).block(32).shared(weights=1).launch(x).wait()
+    assert x.to_host().tolist() == [5.0] * 32
+
+
 @kaio.kernel
 def one_name_two_dtypes(out: InOut[f32]):
     a = kaio.dynamic_shared("tile", f32)

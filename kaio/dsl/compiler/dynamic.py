@@ -22,7 +22,7 @@ __all__ = ["Inputs", "dynamic_arrays"]
 def dynamic_arrays(typed: ir.Typed) -> tuple[DynamicArray, ...]:
     """The arrays in the order in which the code names them; KernelTypeError if one name has two dtypes."""
     found: dict[str, tuple[DType, Place]] = {}
-    for name, dtype, place in _named(typed):
+    for name, dtype, place in _named(typed, set()):
         first, _ = found.setdefault(name, (dtype, place))
         if first is not dtype:
             what = f"the dynamic shared array `{name}` is of {show(dtype)} here, and of {show(first)} elsewhere"
@@ -30,7 +30,10 @@ def dynamic_arrays(typed: ir.Typed) -> tuple[DynamicArray, ...]:
     return tuple(DynamicArray(name, dtype) for name, (dtype, _) in found.items())
 
 
-def _named(typed: ir.Typed) -> Iterator[tuple[str, DType, Place]]:
+def _named(typed: ir.Typed, seen: set[int]) -> Iterator[tuple[str, DType, Place]]:
+    if id(typed) in seen:  # a function that is called again names nothing new
+        return
+    seen.add(id(typed))
     for block in typed.function.blocks:
         for statement in block.body:
             call = typed.calls.get(statement.target) if isinstance(statement, ir.Assign) else None
@@ -39,8 +42,9 @@ def _named(typed: ir.Typed) -> Iterator[tuple[str, DType, Place]]:
             if call.callee is dynamic_shared:
                 assert isinstance(call.result, BufferType)
                 yield call.static[0], call.result.dtype, statement.place
-            elif isinstance(call.callee, ir.Typed):
-                yield from _named(call.callee)
+            for callee in (call.callee, call.body):
+                if isinstance(callee, ir.Typed):
+                    yield from _named(callee, seen)
 
 
 class Inputs:
