@@ -73,7 +73,8 @@ def common_table() -> str:
 def functions_table() -> str:
     """The functions of numbers, with their docs."""
     own = {name: getattr(kaio, name) for name in kaio.__all__ if is_of_numbers(getattr(kaio, name))}
-    named = {f"math.{p.__name__}" if p.__module__ == "math" else p.__name__: r for p, r in STANDARD.items()}
+    of_python = {p: r for p, r in STANDARD.items() if r not in own.values()}  # `math.fma` came with Python 3.13
+    named = {f"math.{p.__name__}" if p.__module__ == "math" else p.__name__: r for p, r in of_python.items()}
     named |= own
     rounded = [name for name in own if re.fullmatch(r"\w+_r[nzud]", name)]
     plain = sorted(named.keys() - rounded, key=lambda name: (name.startswith("math."), name))
