@@ -5,13 +5,15 @@ has to be associative; and in an order that depends on nothing but the size of t
 on every run and on every device. No identity is needed: where there is no neighbour, nothing is combined.
 
 A block's warps hand each other values through slots of shared memory (`put`, `get`), the same for every operation in a
-kernel. These rules make that safe, however the operations follow each other:
+kernel; the first warp, which is full where there is another one, combines them. These rules make that safe, however the
+operations follow each other:
 - an operation waits twice (`arrive`), or not at all where one warp is the block: all threads go through both waits;
-- slots 0 to 31 are written before the first wait and read between the two. The next operation writes them after the
-  second wait of this one, when all have read;
-- slot 32 is written between the two waits and read after the second. The next operation writes it after its own first
-  wait, which no thread passes before all have read it here.
-Whether there is a second warp, and whether the last one is full, is the same for all who meet at a wait or a shuffle.
+- slots 0 to 31, one for each warp, are written before the first wait and read between the two. The next operation
+  writes them after the second wait of this one, when all have been read;
+- slots 32 to 63, for results, are written between the two waits and read after the second. The next operation writes
+  them after its own first wait, which no thread passes before all have been read here;
+- between two waits a lane reads and writes no slot that another lane writes.
+Whether there is a second warp is the same for all who meet at a wait or a shuffle.
 """
 
 # mypy: disable-error-code="arg-type, assignment, no-untyped-call, no-untyped-def, func-returns-value"
@@ -20,7 +22,7 @@ Whether there is a second warp, and whether the last one is full, is the same fo
 from __future__ import annotations
 
 from kaio.dsl.collective.numbers import by_redux, identity, of_type, rank, redux
-from kaio.dsl.collective.steps import arrive, farthest, from_above, from_below, from_lane, get, put, require
+from kaio.dsl.collective.steps import arrive, farthest, from_above, from_below, from_lane, get, get_result, put, require
 from kaio.dsl.index import block_dim
 from kaio.dsl.warp import lane_id, warp_id
 
@@ -108,10 +110,10 @@ def linear_thread():
 
 
 # ---------------------------------------------------------------------- folds
-def fold_up_to(value, function, last):
-    """Lanes 0 to `last` in order; the result is lane 0's."""
+def fold_up_to(value, function, last, reach):
+    """Lanes 0 to `last` in order; the result is lane 0's. No lanes farther apart than `reach` exchange anything."""
     delta = 1
-    while delta <= farthest(last):
+    while delta <= reach:
         other, is_there = from_above(value, delta, last)
         if is_there:
             value = of_type(function(value, other), value)
@@ -119,9 +121,15 @@ def fold_up_to(value, function, last):
     return value
 
 
+def fold_lanes(value, function):
+    """The fold of the warp, in lane 0."""
+    last = last_lane()
+    return fold_up_to(value, function, last, farthest(last))
+
+
 def fold_warp(value, function):
     """The fold of the warp, in every lane."""
-    return from_lane(fold_up_to(value, function, last_lane()), 0)
+    return from_lane(fold_lanes(value, function), 0)
 
 
 def fold_warp_by_name(value, function, name):
@@ -133,7 +141,7 @@ def fold_warp_by_name(value, function, name):
 
 def fold_block(value, function):
     """The fold of the block, in every thread."""
-    return finish_fold(fold_up_to(value, function, last_lane()), function)
+    return finish_fold(fold_lanes(value, function), function)
 
 
 def fold_block_by_name(value, function, name):
@@ -144,34 +152,29 @@ def fold_block_by_name(value, function, name):
 
 
 def finish_fold(value, function):
-    """From the fold of each warp, in its lane 0, to that of the block, in every thread.
-
-    Every full warp folds the warps' values, and so all have the same; a last warp that has too few lanes for that is
-    told by the first.
-    """
+    """From the fold of each warp, in its lane 0, to that of the block, in every thread."""
     count = warps()
     if count == 1:
         return from_lane(value, 0)
-    lane, warp, last = lane_id(), warp_id(), last_lane()
+    lane, warp = lane_id(), warp_id()
     if lane == 0:
         put(value, warp)
     arrive()
-    if last == 31:
-        value = fold_up_to(get(value, min(lane, count - 1)), function, count - 1)
-        if lane == 0 and warp == 0:
+    if warp == 0:
+        if lane < count:
+            value = get(value, lane)
+        value = fold_up_to(value, function, count - 1, count - 1)
+        if lane == 0:
             put(value, 32)
-        value = from_lane(value, 0)
     arrive()
-    if last != 31:
-        value = get(value, 32)
-    return value
+    return get_result(value, 32)
 
 
 # ---------------------------------------------------------------------- scans
-def scan_up_to(value, function, last):
-    """The fold of the lanes up to each one and with it; of lanes beyond `last` anything."""
+def scan_up_to(value, function, reach):
+    """The fold of the lanes up to each one and with it, of the lanes up to `reach`."""
     delta = 1
-    while delta <= farthest(last):
+    while delta <= reach:
         other, is_there = from_below(value, delta)
         if is_there:
             value = of_type(function(other, value), value)
@@ -181,7 +184,7 @@ def scan_up_to(value, function, last):
 
 def scan_warp(value, function):
     """The fold of the lanes up to each one and with it."""
-    return scan_up_to(value, function, last_lane())
+    return scan_up_to(value, function, farthest(last_lane()))
 
 
 def scan_warp_exclusive(value, function, initial):
@@ -198,22 +201,20 @@ def scan_warp_after(value, function, initial):
 
 
 def folds_before(value, function, count):
-    """From the fold of each warp, in its last lane, to the fold of all warps before this one (not for the first).
-
-    A last warp that has too few lanes is told by the first, as in `finish_fold`.
-    """
-    lane, warp, last = lane_id(), warp_id(), last_lane()
-    if lane == last:
+    """From the fold of each warp, in its last lane, to the fold of all warps before this one (not for the first)."""
+    lane, warp = lane_id(), warp_id()
+    if lane == last_lane():
         put(value, warp)
     arrive()
-    if last == 31:
-        folds = scan_up_to(get(value, min(lane, count - 1)), function, count - 1)
-        if warp == 0 and lane == count - 2:
-            put(folds, 32)
-        value = from_lane(folds, max(warp - 1, 0))
+    if warp == 0:
+        if lane < count:
+            value = get(value, lane)
+        value = scan_up_to(value, function, count - 1)
+        if lane < count - 1:
+            put(value, 33 + lane)  # for the next warp
     arrive()
-    if last != 31:
-        value = get(value, 32)
+    if warp > 0:
+        value = get_result(value, 32 + warp)
     return value
 
 
@@ -311,6 +312,6 @@ def broadcast_block(value, thread):
     if linear_thread() == thread:
         put(value, 0)
     arrive()
-    value = get(value, 0)
+    value = get_result(value, 0)
     arrive()
     return value

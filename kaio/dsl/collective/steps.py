@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = [
-    "arrive", "exchangeable", "farthest", "from_above", "from_below", "from_lane", "get", "put", "require",
+    "arrive", "exchangeable", "farthest", "from_above", "from_below", "from_lane", "get", "get_result", "put",
+    "require",
 ]  # fmt: skip
 
-SLOTS = 33
-"""One for each warp that a block can have, and one for the result."""
+SLOTS = 64
+"""One for each warp that a block can have, and one for what each is told."""
 
 
 def exchangeable(value: Type, what: str) -> Type:
@@ -101,10 +102,10 @@ def from_below(value: Any, delta: int) -> Any:
     host=lambda e, call, last: last,
 )
 def farthest(last: int) -> int:
-    """How far apart lanes are that still exchange something, where `last` is the last one.
+    """How far apart lanes of a warp are that still exchange something, where `last` is the last one.
 
-    A GPU has the loop written out, and its shuffles tell who is there. The CPU device stops early, and LLVM keeps the
-    loop: each exchange is a suspension, which costs a tenth of a second to compile when it is written out many times.
+    For a GPU it is a constant, so that the loop is written out; its shuffles tell who is there. The CPU device stops
+    early, and LLVM keeps the loop: each exchange is a suspension, and many take long to compile.
     """
     raise AssertionError
 
@@ -129,22 +130,30 @@ def put(value: Any, slot: int) -> None:
 
 
 def _get(e: Emitter, call: TypedCall, value: Any, slot: Any) -> Any:
+    e.target.check_present(e, slot, e.operation)
+    return _get_result(e, call, value, slot)
+
+
+def _get_result(e: Emitter, call: TypedCall, value: Any, slot: Any) -> Any:
     from kaio.dsl.compiler.parts import value_from, words_of
 
-    if not call.static[0]:
-        e.target.check_present(e, slot, e.operation)
     count = len(words_of(e, value, call.operands[0]))
     return value_from(e, [e.b.load(place) for place in _places(e, count, slot)], call.operands[0])
 
 
 def _get_typing(value: Type, slot: Type) -> Resolved:
     given = exchangeable(value, "it")
-    return Resolved((given, i32), given, (isinstance(slot, Weak),))
+    return Resolved((given, i32), given)
 
 
 @intrinsic(_get_typing, emit=_get)
 def get(value: Any, slot: int) -> Any:
-    """What warp `slot` has left, a value like this one; a literal slot is not that of a warp."""
+    """What warp `slot` has left, a value like this one."""
+
+
+@intrinsic(_get_typing, emit=_get_result)
+def get_result(value: Any, slot: int) -> Any:
+    """What is in a slot that is not a warp's own, a value like this one."""
 
 
 def _arrive_cuda(e: Emitter, call: TypedCall) -> None:
