@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from kaio import bool_, f32, f64, i8, i16, i32, i64, u8, u16
+from kaio import bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16
 from kaio.dsl.joins import merge_branches, merge_variable
 from kaio.dsl.literals import literal
 from kaio.dsl.rules import binary, common
@@ -34,11 +34,11 @@ def test_a_conditional_takes_the_common_type():
 
 @pytest.mark.parametrize("dtype", NUMBERS, ids=repr)
 def test_a_named_variable_from_a_literal_is_never_narrower_than_i32_or_f32(dtype):
-    counted = {i8: i32, i16: i32, u8: i32, u16: i32}.get(dtype, dtype)
+    counted = {i8: i32, i16: i32, u8: i32, u16: i32, f16: f32, bf16: f32}.get(dtype, dtype)
     assert common(named(0), dtype, "+") is counted
     assert merge_variable([named(0), dtype], in_loop=True)[0] is counted
     assert merge_variable([dtype, named(0)], in_loop=False)[0] is counted
-    summed = dtype if dtype.is_float else f32
+    summed = f64 if dtype is f64 else f32
     assert common(named(0.0), dtype, "+") is summed
 
 
