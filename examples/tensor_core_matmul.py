@@ -48,7 +48,7 @@ def tensor_core_matmul(a: In[f16, D2], b: In[f16, D2], c: Out[f32, D2]):
     CHECK: .visible .entry tensor_core_matmul(
     CHECK-NOT: ld.local
     CHECK: cp.async
-    CHECK: ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16
+    CHECK: ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16
     CHECK: ldmatrix.sync.aligned.m8n8.x4.shared.b16
     CHECK-COUNT-32: mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
     CHECK-NOT: ld.local
@@ -73,11 +73,14 @@ def tensor_core_matmul(a: In[f16, D2], b: In[f16, D2], c: Out[f32, D2]):
         kaio.bar_sync()
         for k in kaio.unrolled(range(0, DEPTH, 16)):
             at = stage * DEPTH + k
+            # Four matrices of 8 by 8 at once, which are two of b: `ldmatrix_b` loads one.
+            first = kaio.ldmatrix(b_tile, at + lane % 16, column + lane // 16 * 8, 4, layout="col")
+            second = kaio.ldmatrix(b_tile, at + lane % 16, column + 16 + lane // 16 * 8, 4, layout="col")
             right = (
-                kaio.ldmatrix_b(b_tile, at, column),
-                kaio.ldmatrix_b(b_tile, at, column + 8),
-                kaio.ldmatrix_b(b_tile, at, column + 16),
-                kaio.ldmatrix_b(b_tile, at, column + 24),
+                kaio.matrix_b(f16, first[0], first[1]),
+                kaio.matrix_b(f16, first[2], first[3]),
+                kaio.matrix_b(f16, second[0], second[1]),
+                kaio.matrix_b(f16, second[2], second[3]),
             )
             for m in kaio.unrolled(range(4)):
                 left = kaio.ldmatrix_a(a_tile, stage * ROWS + row + 16 * m, k)

@@ -62,7 +62,7 @@ In a kernel (Python's abs, min, max, round, len, range, int, float, bool and `ma
     warp_scan, warp_broadcast
                             of those up to each lane; of one of them
     mma, matrix_a, matrix_b, matrix_c, matrix_zeros, load_matrix_a, load_matrix_b, load_matrix_c, store_matrix,
-    ldmatrix_a, ldmatrix_b, stmatrix
+    ldmatrix_a, ldmatrix_b, stmatrix_c, ldmatrix, stmatrix
                             products of matrices that a warp holds, by its matrix unit
     philox, random_u32, random_uniform, random_normal, random_uniform4, random_normal4
                             random numbers of a seed and a counter
@@ -170,12 +170,14 @@ from kaio.dsl.function import Func, func
 from kaio.dsl.index import block_dim, block_idx, grid, grid_dim, thread_idx
 from kaio.dsl.matrix import matrix_a, matrix_b, matrix_c, matrix_zeros, mma
 from kaio.dsl.matrix_moves import (
+    ldmatrix,
     ldmatrix_a,
     ldmatrix_b,
     load_matrix_a,
     load_matrix_b,
     load_matrix_c,
     stmatrix,
+    stmatrix_c,
     store_matrix,
 )
 from kaio.dsl.memory import const_mem, dynamic_shared, local_mem, shared_mem
@@ -369,8 +371,8 @@ __all__ = [  # noqa: RUF022 - grouped by meaning
     "block_dim", "block_idx", "grid", "grid_dim", "thread_idx",
     "atomic_add", "atomic_and", "atomic_cas", "atomic_dec", "atomic_exch", "atomic_inc", "atomic_max", "atomic_min",
     "atomic_or", "atomic_sub", "atomic_xor",
-    "ldmatrix_a", "ldmatrix_b", "load_matrix_a", "load_matrix_b", "load_matrix_c", "matrix_a", "matrix_b",
-    "matrix_c", "matrix_zeros", "mma", "stmatrix", "store_matrix",
+    "ldmatrix", "ldmatrix_a", "ldmatrix_b", "load_matrix_a", "load_matrix_b", "load_matrix_c", "matrix_a", "matrix_b",
+    "matrix_c", "matrix_zeros", "mma", "stmatrix", "stmatrix_c", "store_matrix",
     "bitcast", "const_mem", "cp_async", "cp_async_commit", "cp_async_wait", "dynamic_shared", "fence", "load",
     "local_mem", "shared_mem", "store", "unrolled",
     "bar_sync", "bar_sync_and", "bar_sync_count", "bar_sync_or", "named_bar_arrive", "named_bar_sync",

@@ -10,19 +10,24 @@ from kaio.dsl.intrinsic import Resolved, intrinsic
 from kaio.dsl.matrix import TILE
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import NONE, ArrayType, BufferType, ObjectType, TupleType, Type, Weak, show
-from kaio.dtypes import DType, bf16, f16, i32, i64
+from kaio.dtypes import DType, bf16, f16, i32, i64, u32
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = [
-    "ldmatrix_a", "ldmatrix_b", "load_matrix_a", "load_matrix_b", "load_matrix_c", "stmatrix", "store_matrix",
+    "ldmatrix", "ldmatrix_a", "ldmatrix_b", "load_matrix_a", "load_matrix_b", "load_matrix_c", "stmatrix", "stmatrix_c",
+    "store_matrix",
 ]  # fmt: skip
 
 _I32: Any = i32
 _I64: Any = i64
+_U32: Any = u32
 _PRODUCT = "c = kaio.mma(a, b, kaio.matrix_zeros(f32))\nout[i] = c[0] + c[3]"
+
+
+_FOUR = Weak("i", (4,))
 
 
 # ---------------------------------------------------------------------- checks
@@ -46,7 +51,9 @@ def _array(name: str, array: Type, dtypes: tuple[Any, ...]) -> BufferType | Arra
 def _in_shared(name: str, array: Type, dtypes: tuple[Any, ...]) -> BufferType | ArrayType:
     found = _array(name, array, dtypes)
     if found.space != "shared":
-        way_out = f"`{name.replace('ldmatrix', 'load_matrix')}` takes any array"
+        way_out = (
+            "`store_matrix` takes any array" if name.startswith("st") else "`load_matrix_a` and its kin take any array"
+        )
         raise RuleError(f"`{name}` takes shared memory, not {show(array)}", way_out)
     return found
 
@@ -207,17 +214,17 @@ def _store(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any, c: An
     store_elements(e, call, array, row, column, c)
 
 
-def _stmatrix_typing(array: Type, row: Type, column: Type, c: Type, *layout: Type) -> Resolved:
-    found, position = _in_shared("stmatrix", array, (f16, bf16)), _position("stmatrix", row, column)
-    if _sum("stmatrix", c).dtype is not found.dtype:
+def _stmatrix_c_typing(array: Type, row: Type, column: Type, c: Type, *layout: Type) -> Resolved:
+    found, position = _in_shared("stmatrix_c", array, (f16, bf16)), _position("stmatrix_c", row, column)
+    if _sum("stmatrix_c", c).dtype is not found.dtype:
         raise RuleError(
-            f"`stmatrix` stores a matrix_c of {show(found.dtype)} here, not {show(c)}",
+            f"`stmatrix_c` stores a matrix_c of {show(found.dtype)} here, not {show(c)}",
             f"cast its elements, `kaio.matrix_c(kaio.{found.dtype!r}(c[0]), …)`; `store_matrix` converts",
         )
-    return Resolved((array, position, position, c, *layout), NONE, (_layout("stmatrix", layout),))
+    return Resolved((array, position, position, c, *layout), NONE, (_layout("stmatrix_c", layout),))
 
 
-def _stmatrix(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any, c: Any, layout: Any = None) -> None:
+def _stmatrix_c(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any, c: Any, layout: Any = None) -> None:
     from kaio.dsl.compiler.matrix_memory import store_rows
 
     store_rows(e, call, array, row, column, c)
@@ -238,13 +245,82 @@ def store_matrix(array: Any, row: int, column: int, c: Any, layout: str = "row")
 
 
 @intrinsic(
-    _stmatrix_typing,
-    emit=_stmatrix,
+    _stmatrix_c_typing,
+    emit=_stmatrix_c,
     suspends=True,
-    example=f"{TILE}r = kaio.shared_mem((16, 8), f16)\nkaio.stmatrix(r, 0, 0, kaio.load_matrix_c(s, 0, 0))\n"
+    example=f"{TILE}r = kaio.shared_mem((16, 8), f16)\nkaio.stmatrix_c(r, 0, 0, kaio.load_matrix_c(s, 0, 0))\n"
     "kaio.bar_sync()\nout[i] = f32(r[i // 8, i % 8])",
     ptx="stmatrix.sync.aligned.m8n8.x2.shared.b16",
     since="sm_90",
 )
-def stmatrix(array: Any, row: int, column: int, c: Any, layout: str = "row") -> None:
+def stmatrix_c(array: Any, row: int, column: int, c: Any, layout: str = "row") -> None:
     """As `store_matrix`, of f16 or bf16 into shared memory by one instruction for the warp; aligned as `ldmatrix_a`."""
+
+
+# ---------------------------------------------------------------------- row by row
+def _words_layout(name: str, array: BufferType | ArrayType, layout: tuple[Type, ...]) -> str:
+    order = _layout(name, layout)
+    if order == "col" and array.dtype.bits != 16:
+        raise RuleError(f"`{name}` transposes elements of 16 bits, not {show(array.dtype)}")
+    return order
+
+
+def _ldmatrix_words_typing(array: Type, row: Type, column: Type, count: Type = _FOUR, *layout: Type) -> Resolved:
+    found, position = _in_shared("ldmatrix", array, OPERANDS), _position("ldmatrix", row, column)
+    number = count.value if isinstance(count, Weak) else None
+    if number not in (1, 2, 4):
+        raise RuleError(f"`ldmatrix` loads 1, 2 or 4 matrices, not {show(count)}", "write the literal")
+    order = _words_layout("ldmatrix", found, layout)
+    return Resolved((array, position, position, count, *layout), TupleType((_U32,) * int(number)), (order,))
+
+
+def _ldmatrix_words(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any, *given: Any) -> Any:
+    from kaio.dsl.compiler.matrix_memory import load_words
+
+    return load_words(e, call, array, row, column)
+
+
+@intrinsic(
+    _ldmatrix_words_typing,
+    emit=_ldmatrix_words,
+    suspends=True,
+    example=f"{TILE}w = kaio.ldmatrix(s, kaio.lane_id() % 8, 0, 1)\ncounts[i] = kaio.i32(w[0] & 0xFFFF)",
+    ptx="ldmatrix.sync.aligned.m8n8.x1.shared.b16",
+    since="sm_75",
+)
+def ldmatrix(array: Any, row: int, column: int, count: int = 4, layout: str = "row") -> Any:
+    """Load 1, 2 or 4 matrices of 8 rows of 16 bytes from shared memory, each lane giving the place of one row.
+
+    Lanes 0 to 7 give the rows of the first, 8 to 15 those of the second, and so on; what other lanes give is not read.
+    A lane gets a tuple with a u32 of each: lane 4 * g + t the word `t` of row g, or with `layout="col"`, for elements
+    of 16 bits, the elements `g` of rows 2 * t and 2 * t + 1. `matrix_a` and `matrix_b` are made of such words.
+    """
+    raise AssertionError
+
+
+def _stmatrix_words_typing(array: Type, row: Type, column: Type, words: Type, *layout: Type) -> Resolved:
+    found, position = _in_shared("stmatrix", array, OPERANDS), _position("stmatrix", row, column)
+    if not isinstance(words, TupleType) or len(words.items) not in (1, 2, 4) or any(t is not _U32 for t in words.items):
+        raise RuleError(f"`stmatrix` stores a tuple of 1, 2 or 4 u32, not {show(words)}", "`stmatrix_c` stores a sum")
+    order = _words_layout("stmatrix", found, layout)
+    return Resolved((array, position, position, words, *layout), NONE, (order,))
+
+
+def _stmatrix_words(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any, words: Any, *given: Any) -> None:
+    from kaio.dsl.compiler.matrix_memory import store_words
+
+    store_words(e, call, array, row, column, words)
+
+
+@intrinsic(
+    _stmatrix_words_typing,
+    emit=_stmatrix_words,
+    suspends=True,
+    example="r = kaio.shared_mem((8, 8), f16)\n"
+    "kaio.stmatrix(r, kaio.lane_id() % 8, 0, (kaio.u32(0x3C003C00),))\n"
+    "kaio.bar_sync()\nout[i] = f32(r[i // 8, i % 8])",
+    ptx="stmatrix.sync.aligned.m8n8.x1.shared.b16",
+    since="sm_90",
+)
+def stmatrix(array: Any, row: int, column: int, words: tuple[int, ...], layout: str = "row") -> None:
+    """Store 1, 2 or 4 matrices of 8 rows of 16 bytes into shared memory: `ldmatrix` the other way."""

@@ -178,8 +178,8 @@ def store_whole(x: In[f16, D2], out: Out[D, D2], turned: Out[D, D2]):
     r = kaio.shared_mem((8, 16), out.dtype)
     c = kaio.load_matrix_c(x, 0, 0)
     c = kaio.matrix_c(out.dtype(c[0]), out.dtype(c[1]), out.dtype(c[2]), out.dtype(c[3]))
-    kaio.stmatrix(s, 0, 0, c)
-    kaio.stmatrix(r, 0, 0, c, layout="col")
+    kaio.stmatrix_c(s, 0, 0, c)
+    kaio.stmatrix_c(r, 0, 0, c, layout="col")
     kaio.bar_sync()
     for k in range(4):
         out[t // 2, t % 2 * 4 + k] = s[t // 2, t % 2 * 4 + k]
@@ -195,6 +195,49 @@ def test_stmatrix_stores_a_sum_as_it_lies_and_transposed(device: kaio.Device, dt
     store_whole.over(32).block(32).launch(device.alloc_from(x), out, turned).wait()
     np.testing.assert_array_equal(out.to_host().astype(np.float16), x)
     np.testing.assert_array_equal(turned.to_host().astype(np.float16), x.T)
+
+
+@kaio.kernel
+def rows_of_lanes(x: In[f16, D2], words: Out[u32, D2], back: Out[f16, D2], count: Const[int], turned: Const[int]):
+    t = kaio.thread_idx.x
+    s, r = kaio.shared_mem((32, 8), f16), kaio.shared_mem((32, 8), f16)
+    for k in range(8):
+        s[t, k] = x[t, k]
+        r[t, k] = 0
+    kaio.bar_sync()
+    row = 31 - t  # the rows in another order
+    w = kaio.ldmatrix(s, row, 0, count, layout="col") if turned == 1 else kaio.ldmatrix(s, row, 0, count)
+    for k in kaio.unrolled(range(count)):
+        words[t, k] = w[k]
+    if turned == 1:
+        kaio.stmatrix(r, row, 0, w, layout="col")
+    else:
+        kaio.stmatrix(r, row, 0, w)
+    kaio.bar_sync()
+    for k in range(8):
+        back[t, k] = r[t, k]
+
+
+@pytest.mark.parametrize("turned", [0, 1])
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_lanes_give_the_rows_that_ldmatrix_and_stmatrix_take(device: kaio.Device, count: int, turned: int) -> None:
+    if device.kind == "cuda" and int(device.target[3:]) < 90:
+        pytest.skip(f"{device} has no stmatrix")
+    x = np.arange(256).reshape(32, 8).astype(np.float16)
+    words, back = device.alloc_zeros((32, count), u32), device.alloc_zeros((32, 8), f16)
+    rows_of_lanes.over(32).block(32).launch(device.alloc_from(x), words, back, count=count, turned=turned).wait()
+    found = words.to_host().view(np.float16).reshape(32, count, 2)
+    for matrix in range(count):
+        part = x[31 - 8 * matrix - np.arange(8)]
+        part = part.T if turned else part
+        for lane in range(32):
+            assert found[lane, matrix].tolist() == part[lane // 4, lane % 4 * 2 : lane % 4 * 2 + 2].tolist()
+    expected = x.copy()
+    expected[: 32 - 8 * count] = 0
+    np.testing.assert_array_equal(back.to_host(), expected)
+    program = rows_of_lanes.compile("sm_90", count=count, turned=turned)
+    assert program.cubin
+    assert f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' * turned}.shared.b16" in program.ptx
 
 
 # ---------------------------------------------------------------------- products
@@ -340,7 +383,7 @@ def test_an_older_target_is_refused_with_the_first_that_has_it() -> None:
     assert refusal(product, "sm_75", **given).startswith("`mma` needs sm_80 or later")
     given |= {"A": f8e4m3, "B": f8e5m2, "step": 32}
     assert refusal(product, "sm_80", **given).startswith("`mma` of f8e4m3 and f8e5m2 needs sm_89 or later")
-    assert refusal(store_whole, "sm_80", D=f16).startswith("`stmatrix` needs sm_90 or later")
+    assert refusal(store_whole, "sm_80", D=f16).startswith("`stmatrix_c` needs sm_90 or later")
 
 
 HEAD = (
@@ -379,7 +422,7 @@ HEAD = (
         ("a = load_matrix_a(x, 0.5, 0)", "the row of `load_matrix_a` is an integer, not float literal 0.5\nNone"),
         (
             "a = ldmatrix_a(x, 0, 0)",
-            "`ldmatrix_a` takes shared memory, not In[f16, D2]\n`load_matrix_a` takes any array",
+            "`ldmatrix_a` takes shared memory, not In[f16, D2]\n`load_matrix_a` and its kin take any array",
         ),
         (
             "b = ldmatrix_b(shared_mem((8, 8), f32), 0, 0)",
@@ -400,8 +443,8 @@ HEAD = (
             "`x` is an `In` buffer, which a kernel only reads\nannotate it `InOut`",
         ),
         (
-            "stmatrix(shared_mem((16, 8), f16), 0, 0, matrix_zeros(f32))",
-            ("`stmatrix` stores a matrix_c of f16 here, not matrix_c(16 x 8, f32)\n"
+            "stmatrix_c(shared_mem((16, 8), f16), 0, 0, matrix_zeros(f32))",
+            ("`stmatrix_c` stores a matrix_c of f16 here, not matrix_c(16 x 8, f32)\n"
             "cast its elements, `kaio.matrix_c(kaio.f16(c[0]), …)`; `store_matrix` converts"),
         ),
         ("c = matrix_zeros(f64)", "the elements of `matrix_zeros` are f32, f16 or i32, not `f64`\nNone"),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
-__all__ = ["load_elements", "load_rows", "pack", "store_elements", "store_rows"]
+__all__ = ["load_elements", "load_rows", "load_words", "pack", "store_elements", "store_rows", "store_words"]
 
 _I16, _I32, _I64 = llvm.IntType(16), llvm.IntType(32), llvm.IntType(64)
 _ROW_NBYTES = 16  # what one lane gives the address of
@@ -147,6 +147,19 @@ def store_rows(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any, c
     eighth = b.shl(low, _I32(3))
     first, second = (within, eighth) if transposed else (b.add(within, eighth), _I32(0))
     _store_rows(e, _row_address(tile, first, second), [pack(e, c[:2]), pack(e, c[2:])], transposed)
+
+
+def load_words(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any) -> tuple[Any, ...]:
+    """As many words as the result has, from the rows whose places the lanes give."""
+    assert isinstance(call.result, TupleType)
+    address = _row_address(_Tile(e, call, array, row, column), _I32(0), _I32(0))
+    return tuple(_load_rows(e, address, len(call.result.items), call.static[0] == "col"))
+
+
+def store_words(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any, words: Sequence[Any]) -> None:
+    """These words into the rows whose places the lanes give."""
+    address = _row_address(_Tile(e, call, array, row, column), _I32(0), _I32(0))
+    _store_rows(e, address, words, call.static[0] == "col")
 
 
 def _row_address(tile: _Tile, row: Any, column: Any) -> Any:
