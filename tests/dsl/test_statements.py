@@ -36,11 +36,16 @@ BODIES = {
     "annotated": "total: i32 = 0\nfactor: int = 3\nok: bool = x > 2\nfor k in range(3):\n    total += k * factor\n"
     "y = total + x if ok else -total",
     "del": "v = x * 2\ny = v\ndel v",
+    "operators": "y = (x & 3 | 8 ^ 1) + (x << 2) + (x >> 1) - +x + ~x + x % 5 * 7 // 2\n"
+    "if not x <= 3 or x >= 5 != x:\n    y **= 2",
+    "constants": "match LIMIT:\n    case None:\n        y = 1\n    case _:\n        y = 2\n"
+    "if LIMIT is not None:\n    y += x",
+    "assertion": "assert x < 100, 'never'\nwhile True:\n    y += 3\n    if y > x:\n        break\n    pass",
     "chained": "a = b = c = x\nb += 1\nc += b\ny = a * 10000 + b * 100 + c",
     "captured_text": 'if MODE == "fast":\n    y = 1\nelif MODE in ("slow", "exact"):\n    y = 2\nelse:\n    y = 3',
     "captured_text_matched": 'match MODE:\n    case "fast":\n        y = 1\n    case "slow" | "exact":\n        y = 2',
 }
-NAMES = {"OFFSETS": (-1, 2, 40), "MODE": "exact"}
+NAMES = {"OFFSETS": (-1, 2, 40), "MODE": "exact", "LIMIT": None}
 
 
 def by_python(body: str) -> list[int]:

@@ -11,6 +11,7 @@ shifts bytecode.
 
 from __future__ import annotations
 
+import ast
 import builtins
 import operator
 import types
@@ -93,6 +94,7 @@ class _Interpreter(CUDABytecodeInterpreter):
     loc: Any
     source: Source
     positions: list[tuple[int | None, int | None, int | None, int | None]]
+    headers: dict[tuple[int | None, int | None], ast.expr]
     copies: bool
     spreads: bool
 
@@ -111,7 +113,10 @@ class _Interpreter(CUDABytecodeInterpreter):
         if 0 <= position < len(self.positions):
             line, end_line, column, end_column = self.positions[position]
             self.loc = _Loc(self.loc.filename, line or self.loc.line, column)
-            self.loc.place = self.source.place_at(line, column, end_line, end_column)
+            # In some versions of Python the test of an `if` stands where the `if` does.
+            header = self.headers.get((line, column))
+            place = self.source.place_at(line, column, end_line, end_column)
+            self.loc.place = place if header is None else self.source.place(header)
         return super()._dispatch(inst, kws)
 
     def _remove_unused_temporaries(self) -> None:
@@ -146,6 +151,11 @@ def _interpret(function: types.FunctionType, source: Source) -> Any:
     identity = bytecode.FunctionIdentity.from_function(function)
     interpreter = _Interpreter(identity)
     interpreter.source, interpreter.positions = source, list(function.__code__.co_positions())
+    interpreter.headers = {
+        (node.lineno, node.col_offset): node.iter if isinstance(node, ast.For) else node.test
+        for node in ast.walk(source.node)
+        if isinstance(node, ast.If | ast.While | ast.For)
+    }
     try:
         return interpreter.interpret(bytecode.ByteCode(identity))
     except (errors.NumbaError, UnsupportedBytecodeError, NotImplementedError) as problem:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 
 from kaio.dsl.compiler import ir
 from kaio.dsl.values import ArrayType, BufferType, ObjectType, Type, Weak, show
 from kaio.dtypes import DType
+from kaio.errors import Place
 
 __all__ = ["type_view"]
 
@@ -56,12 +58,19 @@ def _notes(typed: ir.Typed) -> dict[int, list[str]]:
         for statement in block.body:
             note = _stored(typed, statement) if isinstance(statement, ir.SetItem) else _set(typed, settled, statement)
             if note:
-                found.append((statement.place.line, statement.place.column, note))
+                found.append((statement.place.line, _column(statement.place, note), note))
     notes: dict[int, dict[str, None]] = defaultdict(dict)
     notes[typed.function.source.node.lineno] = dict.fromkeys(_head(typed))
     for line, _, note in sorted(found):
         notes[line][note] = None
     return {line: list(texts) for line, texts in notes.items()}
+
+
+def _column(place: Place, note: str) -> int:
+    """Where the name of a note stands in its line: bytecode may have one place for two variables."""
+    name = re.match(r"\w*", note)
+    found = re.search(rf"\b{name[0]}\b", place.text) if name and name[0] else None
+    return found.start() if found else place.column
 
 
 def _head(typed: ir.Typed) -> Iterator[str]:

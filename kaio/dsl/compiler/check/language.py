@@ -175,7 +175,7 @@ def _constants_in(*roots: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_told_elsewhere_or_takes_text(function: object) -> bool:
-    return isinstance(function, Intrinsic) or getattr(function, "__module__", None) in ("builtins", "_io")
+    return isinstance(function, Intrinsic) or getattr(function, "__module__", None) in ("builtins", "_io", "io")
 
 
 def _constant(scope: Scope, node: ast.Constant) -> Iterator[Mistake]:

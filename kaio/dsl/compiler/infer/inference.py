@@ -205,6 +205,9 @@ class Inference:
             found = operators.binary(op.op, left, right)
             if found is not None:
                 return self._operator(target, found, op.left, op.right)
+        if op.op in ("is", "is not") and NONE in (left, right):
+            name, value = (op.left, left) if right == NONE else (op.right, right)
+            raise RuleError(f"`{self.origins.text(name)}` is {show(value)}, and never None", "leave the test out")
         if not isinstance(left, DType | Weak) or not isinstance(right, DType | Weak):
             raise RuleError(
                 f"`{show(left)} {op.op} {show(right)}` is not defined",
