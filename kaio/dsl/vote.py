@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from kaio.dsl.intrinsic import Resolved, intrinsic
 from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import BOOL, TupleType, Type, show
-from kaio.dsl.warp import cuda_mask, host_mask, mask_type, scalar_type
+from kaio.dsl.values import BOOL, Compound, EnumType, TupleType, Type, show
+from kaio.dsl.vectors import VectorType
+from kaio.dsl.warp import cuda_mask, exchanged_type, host_mask, mask_type
 from kaio.dtypes import DType, u32
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def _row_of(value: Any) -> Any:
 # ---------------------------------------------------------------------- votes
 def _vote_typing(name: str, result: DType) -> Callable[..., Resolved]:
     def typing(predicate: Type, mask: Type | None = None) -> Resolved:
-        if scalar_type(name, predicate) is not BOOL:
+        if predicate is not BOOL:
             raise RuleError(
                 f"`{name}` takes a bool, not {show(predicate)}", "compare it, for example with `!= 0`"
             )  # fmt: skip
@@ -111,19 +112,32 @@ def ballot(predicate: bool, mask: int | None = None) -> int:
 # ---------------------------------------------------------------------- match
 def _match_typing(name: str, result: Type) -> Callable[..., Resolved]:
     def typing(value: Type, mask: Type | None = None) -> Resolved:
-        dtype = scalar_type(name, value)
-        return Resolved((dtype, *(() if mask is None else (mask_type(name, mask),))), result)
+        exchanged = exchanged_type(name, value)
+        if _bits_of(exchanged) > 64:
+            raise RuleError(f"`{name}` compares up to 64 bits, and {show(exchanged)} has more", "match its parts")
+        return Resolved((exchanged, *(() if mask is None else (mask_type(name, mask),))), result)
 
     return typing
 
 
-def _as_integer(e: Emitter, value: Any) -> Any:
+def _bits_of(type_: Type) -> int:
+    """The bits in which a value is exchanged."""
+    if isinstance(type_, VectorType):
+        return max(32, type_.lane.bits * type_.count)
+    if isinstance(type_, Compound):
+        return sum(map(_bits_of, type_.items))
+    dtype = type_.dtype if isinstance(type_, EnumType) else type_
+    return max(32, dtype.bits) if isinstance(dtype, DType) else 0
+
+
+def _as_integer(e: Emitter, value: Any, type_: Type) -> Any:
     """The bits of a value as an i32 or i64."""
     from llvmlite import ir as llvm
 
-    from kaio.dsl.compiler.words import from_words, to_words
+    from kaio.dsl.compiler.parts import words_of
+    from kaio.dsl.compiler.words import from_words
 
-    words = to_words(e.b, value)
+    words = words_of(e, value, type_)
     return from_words(e.b, words, llvm.IntType(32 * len(words)))
 
 
@@ -131,7 +145,7 @@ def _match_cuda(name: str) -> Callable[..., Any]:
     def rule(e: Emitter, call: TypedCall, value: Any, *mask: Any) -> Any:
         from llvmlite import ir as llvm
 
-        bits = _as_integer(e, value)
+        bits = _as_integer(e, value, call.operands[0])
         operands = [cuda_mask(e, call, mask), bits]
         callee = f"llvm.nvvm.{name.replace('_', '.')}.sync.i{bits.type.width}"
         if name == "match_any":
@@ -144,9 +158,9 @@ def _match_cuda(name: str) -> Callable[..., Any]:
 
 def _match_host(name: str) -> Callable[..., Any]:
     def rule(e: Emitter, call: TypedCall, value: Any, *mask: Any) -> Any:
-        from kaio.dsl.compiler.words import to_words
+        from kaio.dsl.compiler.parts import words_of
 
-        b, own = e.b, to_words(e.b, value)
+        b, own = e.b, words_of(e, value, call.operands[0])
         peers = e.target.exchange(e, own, host_mask(call, mask), name)
         same = peers.members
         for k, word in enumerate(own):
@@ -170,7 +184,7 @@ def _match(name: str, result: Type, example: str, ptx: str) -> Callable[[Any], A
 def match_any(value: Any, mask: int | None = None) -> int:
     """The lanes of `mask` whose value has the same bits as this one's: a u32 with the bit of each set.
 
-    Any number of up to 64 bits. As bits are compared, 0.0 is not -0.0. All lanes of `mask` (a u32; without one, all of
+    Any value of up to 64 bits that lanes can exchange. As bits are compared, 0.0 is not -0.0. All lanes of `mask` (a u32; without one, all of
     the warp that have not returned) have to be here, with the same mask.
     """
     raise AssertionError

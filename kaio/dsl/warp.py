@@ -6,9 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kaio.dsl import literals
+from kaio.dsl.complexes import ComplexType
 from kaio.dsl.intrinsic import Resolved, intrinsic
+from kaio.dsl.records import RecordType
 from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import NONE, Type, Weak, show
+from kaio.dsl.values import NONE, ArrayType, BufferType, EnumType, TupleType, Type, Weak, show
+from kaio.dsl.vectors import VectorType
 from kaio.dtypes import DType, i32, u32
 
 if TYPE_CHECKING:
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = [
-    "cuda_mask", "host_mask", "lane_id", "mask_type", "scalar_type", "shfl_sync_bfly", "shfl_sync_down",
+    "cuda_mask", "exchanged_type", "host_mask", "lane_id", "mask_type", "shfl_sync_bfly", "shfl_sync_down",
     "shfl_sync_idx", "shfl_sync_up", "syncwarp", "warp_id",
 ]  # fmt: skip
 
@@ -82,11 +85,18 @@ def host_mask(call: TypedCall, values: Sequence[Any]) -> Any:
     return values[-1] if call.operands and call.operands[-1] is u32 and values else None
 
 
-def scalar_type(name: str, value: Type) -> DType:
-    """The dtype of a number that lanes exchange; a literal is an i32 or f32."""
-    if not isinstance(value, DType | Weak):
-        raise RuleError(f"`{name}` takes a number, not {show(value)}")
-    return literals.default(value)
+def exchanged_type(name: str, value: Type) -> Type:
+    """The type in which lanes exchange a value, if it is a number or made of numbers; a literal is an i32 or f32."""
+    if isinstance(value, DType | Weak):
+        return literals.default(value)
+    if isinstance(value, EnumType):
+        return EnumType(value.of)
+    if isinstance(value, ComplexType | RecordType | TupleType | VectorType):
+        return value.with_items(tuple(exchanged_type(name, item) for item in value.items))
+    raise RuleError(
+        f"`{name}` takes a number, or a value made of numbers, not {show(value)}",
+        "index it: lanes exchange elements" if isinstance(value, ArrayType | BufferType) else None,
+    )
 
 
 # ---------------------------------------------------------------------- syncwarp
@@ -149,11 +159,11 @@ def _check_lane(name: str, what: str, lane: Type) -> None:
 
 def _shuffle_typing(name: str, what: str) -> Callable[..., Resolved]:
     def typing(value: Type, lane: Type, width: Type | None = None, mask: Type | None = None) -> Resolved:
-        dtype = scalar_type(name, value)
+        exchanged = exchanged_type(name, value)
         _check_lane(name, what, lane)
         size = 32 if width is None else _check_width(name, width)
         given = (*((width,) if width is not None else ()), *((mask_type(name, mask),) if mask is not None else ()))
-        return Resolved((dtype, i32, *given), dtype, (size,))
+        return Resolved((exchanged, i32, *given), exchanged, (size,))
 
     return typing
 
@@ -162,29 +172,29 @@ def _shuffle_cuda(mode: str) -> Callable[..., Any]:
     def rule(e: Emitter, call: TypedCall, value: Any, lane: Any, *rest: Any) -> Any:
         from llvmlite import ir as llvm
 
-        from kaio.dsl.compiler.words import from_words, to_words
+        from kaio.dsl.compiler.parts import value_from, words_of
 
         # PTX ISA, shfl.sync: bits 8-12 are the segment mask, bits 0-4 the clamp
         control = e.const(i32, (32 - call.static[0]) << 8 | (0 if mode == "up" else 31))
         given = llvm.LiteralStructType([llvm.IntType(32), llvm.IntType(1)])
         words = []
-        for word in to_words(e.b, value):
+        for word in words_of(e, value, call.result):
             operands = [cuda_mask(e, call, rest), e.const(i32, _MODES[mode]), word, lane, control]
             words.append(e.b.extract_value(e.call("llvm.nvvm.shfl.sync.i32", given, operands), 0))
-        return from_words(e.b, words, value.type)
+        return value_from(e, words, call.result)
 
     return rule
 
 
 def _shuffle_host(mode: str, name: str) -> Callable[..., Any]:
     def rule(e: Emitter, call: TypedCall, value: Any, lane: Any, *rest: Any) -> Any:
-        from kaio.dsl.compiler.words import from_words, to_words
+        from kaio.dsl.compiler.parts import value_from, words_of
 
-        given: Sequence[Any] = to_words(e.b, value)
+        given: Sequence[Any] = words_of(e, value, call.result)
         peers = e.target.exchange(e, given, host_mask(call, rest), name)
         source = _source_lane(e, mode, peers.lane, lane, call.static[0])
         e.target.check_lane(e, peers.has(source), source, peers, name)
-        return from_words(e.b, [peers.word(k, source) for k in range(len(given))], value.type)
+        return value_from(e, [peers.word(k, source) for k in range(len(given))], call.result)
 
     return rule
 
@@ -224,7 +234,8 @@ def _shuffle(mode: str, what: str, example: str) -> Callable[[Any], Any]:
 def shfl_sync_idx(value: T, lane: int, width: int = 32, mask: int | None = None) -> T:
     """`value` of lane `lane` of this thread's segment; a segment is `width` lanes, 1, 2, 4, 8, 16 or 32.
 
-    Any number of up to 64 bits; an f64 or i64 is two shuffles. A lane of `width` or more counts from the start again.
+    Any number, complex number, vector, member of an enum, or tuple or record of these; each 32 bits are one shuffle. A
+    lane of `width` or more counts from the start again.
     All lanes of `mask` (a u32; without one, all of the warp that have not returned) have to be here. Reading a lane
     that takes no part is an error that the CPU device reports; a GPU gives anything.
     """

@@ -269,7 +269,7 @@ def test_a_vote_that_not_all_lanes_reach_is_reported_with_both_lines() -> None:
     [
         ("ballot(x[0])", "`ballot` takes a bool, not f32"),
         ("vote_all(1)", "`vote_all` takes a bool, not int literal 1"),
-        ("match_any(x)", "`match_any` takes a number, not In[f32]"),
+        ("match_any(x)", "`match_any` takes a number, or a value made of numbers, not In[f32]"),
         ("ballot(x[0] > 0, 1.0)", "the mask of `ballot` is a u32, one bit a lane, not float literal 1.0"),
     ],
 )

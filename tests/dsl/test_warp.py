@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 import re
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pytest
@@ -215,6 +216,62 @@ def test_syncwarp_orders_what_a_warp_writes_and_reads(device: kaio.Device) -> No
     np.testing.assert_array_equal(result, np.repeat([x[:32].sum(), x[32:].sum()], 32))
 
 
+# ---------------------------------------------------------------------- values of several parts
+PARTS = ["f16", "bf16", "f8e4m3", "f8e5m2", "c64", "c128", "f32x2", "f32x4", "f16x2", "bf16x2", "i32x4", "u8x4"]
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_numbers_of_every_kind_and_width_are_exchanged_bit_by_bit(device: kaio.Device, name: str) -> None:
+    dtype = getattr(kaio, name)
+    made = kernel(f"""
+        @kernel
+        def parts(x: In[{name}], out: Out[{name}]):
+            t = thread_idx.x
+            out[t] = shfl_sync_bfly(shfl_sync_idx(x[t], 31 - lane_id()), 5)
+        """)  # fmt: skip
+    raw = np.random.default_rng(4).integers(0, 64, (64, dtype.itemsize), np.uint8)  # 64: no NaN of any type
+    lane = dtype.parts[0][1] if dtype.kind == "v" else dtype
+    given = device.alloc_from(raw.reshape(-1).view(lane.numpy)).view(dtype)
+    out = device.alloc_zeros(64, dtype)
+    made.grid(1).block(64).launch(given, out).wait()
+    lanes = np.arange(64)
+    expected = raw[(lanes & 32) + 31 - ((lanes & 31) ^ 5)]
+    np.testing.assert_array_equal(out.to_host().view(np.uint8).reshape(64, -1), expected)
+
+
+class Best(NamedTuple):
+    value: f32
+    index: i32
+
+
+class Side(enum.Enum):
+    LEFT, RIGHT = 1, 2
+
+
+def best_of(a, b):
+    return b if b.value > a.value else a
+
+
+def winners(x: In[f32], value: Out[f32], index: Out[i32], is_left: Out[kaio.bool_]) -> None:
+    t = kaio.thread_idx.x
+    best = Best(x[t], t)
+    for step in range(5):
+        best = best_of(best, kaio.shfl_sync_bfly(best, 1 << step))
+    value[t], index[t] = best
+    side = Side.LEFT if t % 32 < 16 else Side.RIGHT
+    other, (_, flag) = kaio.shfl_sync_bfly(side, 16), kaio.shfl_sync_idx((t, t % 2 == 0), 3)
+    is_left[t] = other == Side.LEFT and not flag
+
+
+def test_records_tuples_and_members_of_enums_are_exchanged(device: kaio.Device) -> None:
+    x = np.random.default_rng(5).random(64, np.float32)
+    empty = np.zeros(64, np.float32), np.zeros(64, np.int32), np.zeros(64, bool)
+    _, value, index, is_left = run(kaio.kernel(winners), 64, x, *empty, device=device)
+    np.testing.assert_array_equal(value, np.repeat(x.reshape(2, 32).max(axis=1), 32))
+    np.testing.assert_array_equal(index, np.repeat(x.reshape(2, 32).argmax(axis=1) + np.array([0, 32]), 32))
+    np.testing.assert_array_equal(is_left, np.arange(64) % 32 >= 16)
+
+
 # ---------------------------------------------------------------------- faults
 def partial(out: Out[i32]) -> None:
     out[kaio.thread_idx.x] = kaio.shfl_sync_down(kaio.thread_idx.x, 16)
@@ -356,7 +413,7 @@ def test_many_blocks_on_many_workers_keep_their_words_apart(device: kaio.Device)
         ("shfl_sync_idx(x[0], 1, mask=0)", "the mask of `shfl_sync_idx` is 0: no lane takes part"),
         ("shfl_sync_idx(x[0], 1, mask=i64(1))", "the mask of `shfl_sync_idx` is a u32, one bit a lane, not i64"),
         ("shfl_sync_idx(x[0], 1, mask=-1)", "the mask of `shfl_sync_idx` is a u32, one bit a lane, not int literal -1"),
-        ("shfl_sync_idx(x, 1)", "`shfl_sync_idx` takes a number, not In[f32]"),
+        ("shfl_sync_idx(x, 1)", "`shfl_sync_idx` takes a number, or a value made of numbers, not In[f32]"),
         ("shfl_sync_idx(x[0])", "missing a required argument: 'lane'"),
     ],
 )  # fmt: skip

@@ -17,7 +17,7 @@ from kaio.dtypes import DType
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
 
-__all__ = ["element_type", "packed", "unpacked"]
+__all__ = ["element_of", "element_type", "packed", "unpacked", "words_of"]
 
 _I32 = llvm.IntType(32)
 
@@ -38,7 +38,7 @@ def unpacked(e: Emitter, value: Value, dtype: DType) -> tuple[Value, ...]:
     part, count = dtype.parts[0][1], len(dtype.parts)
     if part.bits >= 32:
         return tuple(e.b.extract_element(value, _I32(k)) for k in range(count))
-    words = _words(e, value)
+    words = words_of(e, value)
     each = 32 // part.bits
     return tuple(
         e.b.trunc(_shifted(e.b.lshr, words[k // each], k % each * part.bits), llvm_type(part)) for k in range(count)
@@ -57,10 +57,16 @@ def packed(e: Emitter, parts: Sequence[Any], dtype: DType) -> Value:
         for k in range(1, each):
             word = e.b.or_(word, e.b.shl(e.b.zext(parts[first + k], _I32), _I32(k * part.bits)))
         words.append(word)
+    return element_of(e, words, dtype)
+
+
+def element_of(e: Emitter, words: Sequence[Value], dtype: DType) -> Value:
+    """The element of narrow parts that these are the words of."""
     return words[0] if len(words) == 1 else _vector(e, words, element_type(dtype))
 
 
-def _words(e: Emitter, value: Value) -> list[Value]:
+def words_of(e: Emitter, value: Value) -> list[Value]:
+    """The words of an element of narrow parts."""
     if isinstance(value.type, llvm.IntType):
         return [value]
     return [e.b.extract_element(value, _I32(k)) for k in range(value.type.count)]
