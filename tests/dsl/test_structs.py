@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import kaio
-from kaio import In, InOut, Out, f32, f64
+from kaio import Const, In, InOut, Out, f32, f64
 from kaio.dtypes import dtype_of
 from kaio.structs import struct_dtype
 from tests.dsl.from_text import kernel, message
@@ -135,6 +135,22 @@ def test_parts_of_vectors_and_complex_elements_are_set(device):
     k.over(1).block(1).launch(v, z).wait()
     assert v.view(f32).to_host().tolist() == [0, 5, 0, 1]
     assert z.to_host().tolist() == [2j]
+
+
+def test_parts_are_set_at_indices_of_loops_that_are_written_out(device):
+    @kaio.kernel
+    def k(v: InOut[kaio.f32x4], x: InOut[PARTICLE], axis: Const[int] = 2):
+        for lane in kaio.unrolled(range(4)):
+            v[0][lane] += lane
+        for row in kaio.unrolled(range(2)):
+            x[0].m[row][1 - row] = row + 5
+        x[0].pos[axis] = 8
+
+    v, x = device.alloc_zeros(1, kaio.f32x4), device.alloc_zeros(1, PARTICLE)
+    k.over(1).block(1).launch(v, x).wait()
+    assert v.view(f32).to_host().tolist() == [0, 1, 2, 3]
+    assert x.to_host()["m"].tolist() == [[[0, 5], [6, 0]]]
+    assert x.to_host()["pos"].tolist() == [[0, 0, 8]]
 
 
 def test_structs_go_through_functions_and_conditions(device):

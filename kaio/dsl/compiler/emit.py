@@ -405,9 +405,15 @@ class Emitter:
         pointer = self.address(array, type_, index, frame.typed.types[statement.index], self.assigning)
         value, source = frame.values.get(statement.value), frame.typed.types[statement.value]
         if statement.path:
-            elements.store_part(self, pointer, type_.dtype, statement.path, value, source)
+            path = tuple(self._step_of(frame, step) for step in statement.path)
+            elements.store_part(self, pointer, type_.dtype, path, value, source)
         else:
             elements.store(self, pointer, type_.dtype, value, source)
+
+    def _step_of(self, frame: Frame, step: ir.PathStep) -> str | int:
+        """A part by its field, or by the value of its index."""
+        index = frame.typed.types[step.name] if step.is_index else None
+        return int(index.value) if isinstance(index, Weak) and index.value is not None else step.name
 
     def _step(self, frame: Frame, label: int, iterator: str) -> Turn:
         type_, span = frame.typed.types[iterator], frame.values[iterator]

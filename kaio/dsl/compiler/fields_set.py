@@ -19,51 +19,29 @@ def set_field(target: str, field: str, value: str, before: Sequence[ir.Statement
     if found is None:
         raise KernelSyntaxError("a kernel sets fields of elements only", place=place, help=_HELP)
     element, path = found
-    return ir.SetItem(element.value, element.index, value, place, (*path, field))
+    return ir.SetItem(element.value, element.index, value, place, (*path, ir.PathStep(field)))
 
 
 def into_element(store: ir.SetItem, before: Sequence[ir.Statement]) -> ir.SetItem:
     """`x[i].pos[0] = value`, which reads as a store into `x[i].pos`, as one into the element; others as they are."""
-    made = _definitions(before)
-    op = made.get(store.array)
-    if not isinstance(op, ir.Attribute | ir.GetItem) or not ir.is_temporary(store.array):
-        return store
-    found = _element(store.array, made)
-    at = _literal(store.index, made)
+    found = _element(store.array, _definitions(before))
     if found is None:
         return store
     element, path = found
-    if at is None:
-        raise KernelSyntaxError(
-            "a part of an element is set at an int literal",
-            place=store.place,
-            help="an array of numbers to choose from at run time is a buffer, with one more dimension",
-        )
-    return replace(store, array=element.value, index=element.index, path=(*path, at))
+    return replace(store, array=element.value, index=element.index, path=(*path, ir.PathStep(store.index, True)))
 
 
-def _element(name: str, made: dict[str, ir.Op]) -> tuple[ir.GetItem, tuple[str | int, ...]] | None:
+def _element(name: str, made: dict[str, ir.Op]) -> tuple[ir.GetItem, tuple[ir.PathStep, ...]] | None:
     """The element that a temporary is read out of, and the path to it; None where there is none."""
     op = made.get(name) if ir.is_temporary(name) else None
     if isinstance(op, ir.Copy):
         return _element(op.source, made)
     if isinstance(op, ir.Attribute):
         inner = _element(op.value, made)
-        return None if inner is None else (inner[0], (*inner[1], op.name))
+        return None if inner is None else (inner[0], (*inner[1], ir.PathStep(op.name)))
     if isinstance(op, ir.GetItem):
-        inner, at = _element(op.value, made), _literal(op.index, made)
-        if inner is not None and at is not None:
-            return inner[0], (*inner[1], at)
-        return op, ()
-    return None
-
-
-def _literal(name: str, made: dict[str, ir.Op]) -> int | None:
-    op = made.get(name)
-    if isinstance(op, ir.Copy):
-        return _literal(op.source, made)
-    if isinstance(op, ir.Constant) and isinstance(op.value, int) and not isinstance(op.value, bool):
-        return op.value
+        inner = _element(op.value, made)
+        return (op, ()) if inner is None else (inner[0], (*inner[1], ir.PathStep(op.index, True)))
     return None
 
 

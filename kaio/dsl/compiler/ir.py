@@ -13,6 +13,7 @@ A name that starts with `$` is a temporary of one expression; every other one is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ from kaio.source import Source
 
 __all__ = [
     "Argument", "Assign", "Attribute", "Binary", "Block", "Branch", "Call", "Constant", "Copy", "Fail", "Function",
-    "GetItem", "Item", "Iterate", "Jump", "Op", "Phi", "Return", "SetItem", "Statement", "Step", "StepFlag",
+    "GetItem", "Item", "Iterate", "Jump", "Op", "PathStep", "Phi", "Return", "SetItem", "Statement", "Step", "StepFlag",
     "StepValue", "Terminator", "Tuple", "Typed", "TypedCall", "Unary", "Unpack", "definitions", "is_temporary",
     "operands", "reads", "user_name", "with_operands",
 ]  # fmt: skip
@@ -230,18 +231,39 @@ class Assign:
 
 
 @dataclass(frozen=True)
+class PathStep:
+    """A part of an element: a field by its name, or an item by the name of its index, which is a literal."""
+
+    name: str
+    is_index: bool = False
+
+    def __str__(self) -> str:
+        return f"[{self.name}]" if self.is_index else f".{self.name}"
+
+
+@dataclass(frozen=True)
 class SetItem:
-    """`array[index] = value`, or of a part of the element: `array[index].field[0] = value` has the path (field, 0)."""
+    """`array[index] = value`, or of a part of the element: `array[index].field[k]` has the path (.field, [k])."""
 
     array: str
     index: str
     value: str
     place: Place
-    path: tuple[str | int, ...] = ()
+    path: tuple[PathStep, ...] = ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The names that it reads."""
+        return self.array, self.index, self.value, *(step.name for step in self.path if step.is_index)
+
+    def with_names(self, names: Mapping[str, str]) -> SetItem:
+        """The same with other names in place of those."""
+        path = tuple(PathStep(names.get(s.name, s.name), True) if s.is_index else s for s in self.path)
+        array, index, value = (names.get(name, name) for name in (self.array, self.index, self.value))
+        return SetItem(array, index, value, self.place, path)
 
     def __str__(self) -> str:
-        steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
-        return f"{self.array}[{self.index}]{steps} = {self.value}"
+        return f"{self.array}[{self.index}]{''.join(map(str, self.path))} = {self.value}"
 
 
 Statement = Assign | SetItem
@@ -407,8 +429,8 @@ def reads(what: Statement | Terminator) -> tuple[str, ...]:
     match what:
         case Assign(op=op):
             return operands(op)
-        case SetItem(array=array, index=index, value=value):
-            return array, index, value
+        case SetItem():
+            return what.reads
         case Branch(condition=name) | Return(value=name):
             return (name,)
     return ()

@@ -189,7 +189,7 @@ def _drop_dead(blocks: Mapping[int, ir.Block]) -> dict[int, ir.Block]:
 def _roots(block: ir.Block, known: set[str]) -> Iterable[str]:
     for statement in block.body:
         if isinstance(statement, ir.SetItem):
-            yield from (statement.array, statement.index, statement.value)
+            yield from statement.reads
         elif isinstance(statement.op, ir.Tuple) or (
             statement.target not in known and not isinstance(statement.op, ir.Phi | ir.Copy | ir.Argument)
         ):

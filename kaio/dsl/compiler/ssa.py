@@ -71,7 +71,7 @@ def _read_first(block: ir.Block) -> set[str]:
 
 def _reads(statement: ir.Statement) -> tuple[str, ...]:
     if isinstance(statement, ir.SetItem):
-        return statement.array, statement.index, statement.value
+        return statement.reads
     return ir.operands(statement.op)
 
 
@@ -150,9 +150,8 @@ def _with_names(node: Any, names: Mapping[str, str]) -> Any:
     match node:
         case ir.Assign(op=op):
             return replace(node, op=_op_with_names(op, names))
-        case ir.SetItem(array=array, index=index, value=value):
-            new = names.get(array, array), names.get(index, index), names.get(value, value)
-            return ir.SetItem(*new, node.place, node.path)
+        case ir.SetItem():
+            return node.with_names(names)
         case ir.Branch(condition=name):
             return replace(node, condition=names.get(name, name))
         case ir.Return(value=name):

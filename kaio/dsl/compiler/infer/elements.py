@@ -18,7 +18,7 @@ from kaio.errors import Place
 if TYPE_CHECKING:
     from kaio.dsl.compiler.infer.inference import Inference
 
-__all__ = ["get_item", "position_of", "set_item"]
+__all__ = ["get_item", "set_item"]
 
 
 def get_item(inference: Inference, op: ir.GetItem, value: Type, index: Type) -> Type:
@@ -63,7 +63,7 @@ def _set_part(inference: Inference, statement: ir.SetItem, array: BufferType | A
     check_writable(array, inference.origins.text(statement.array))
     type_ = element_type(array.dtype)
     for step in statement.path:
-        position = position_of(type_, step)
+        position = _position(inference, type_, step)
         type_ = type_.items[position]  # type: ignore[union-attr]
     try:
         check_value(type_, value)
@@ -71,19 +71,21 @@ def _set_part(inference: Inference, statement: ir.SetItem, array: BufferType | A
         inference.mistake(statement, _value_place(inference, statement), problem)
 
 
-def position_of(type_: Type, step: str | int) -> int:
+def _position(inference: Inference, type_: Type, step: ir.PathStep) -> int:
     """The position of a part, named as a field or by its index."""
-    if isinstance(step, int):
-        _item(type_, Weak("i", (step,))) if isinstance(type_, Compound) else _no_parts(type_)
-        return step % len(type_.items)  # type: ignore[union-attr]
     if not isinstance(type_, Compound):
-        _no_parts(type_)
-    field_of(type_, step)  # type: ignore[arg-type]
-    return type_.fields[step]  # type: ignore[union-attr]
-
-
-def _no_parts(type_: Type) -> None:
-    raise RuleError(f"{show(type_)} has no parts that can be set", "set the whole element, `x[i] = value`")
+        raise RuleError(f"{show(type_)} has no parts that can be set", "set the whole element, `x[i] = value`")
+    if not step.is_index:
+        field_of(type_, step.name)
+        return type_.fields[step.name]
+    index = inference.types[step.name]
+    if not isinstance(index, Weak) or not isinstance(index.value, int):
+        raise RuleError(
+            "a part of an element is set at an int literal",
+            "an array of numbers to choose from at run time is a buffer with one more dimension",
+        )
+    _item(type_, index)
+    return index.value % len(type_.items)
 
 
 def _element(inference: Inference, array: str, at: str, type_: Type, index: Type) -> BufferType | ArrayType:
