@@ -17,7 +17,11 @@ from kaio.dtypes import DType, i32
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
 
-__all__ = ["Update", "bits_of", "element_value", "new_value", "swap", "value_of"]
+__all__ = ["Change", "Update", "bits_of", "element_value", "new_value", "swap", "value_of"]
+
+
+Change = Callable[[Value], tuple[Value, Value]]
+"""The value that a word of memory holds, and the word that it becomes."""
 
 
 @dataclass(frozen=True)
@@ -93,17 +97,12 @@ def _compare(e: Emitter, sign: str, left: Value, right: Value, dtype: DType) -> 
     return (e.b.icmp_signed if dtype.kind == "i" else e.b.icmp_unsigned)(sign, left, right)
 
 
-def swap(
-    e: Emitter,
-    first: Value,
-    exchange: Callable[[Value, Value], Value],
-    change: Callable[[Value], tuple[Value, Value]],
-) -> Value:
+def swap(e: Emitter, first: Value, exchange: Callable[[Value, Value], Value], change: Change) -> Value:
     """Compare and swap until nothing came between; gives the value from before.
 
     first: a guess of what the word in memory is
     exchange: `exchange(expected, desired)` gives the word that was there
-    change: the value that a word holds, and the word that it becomes
+    change: see `Change`
     """
     before, again, done = e.b.block, e.block("again"), e.block("swapped")
     e.b.branch(again)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llvmlite import ir as llvm
@@ -83,7 +84,7 @@ def _changed(e: Emitter, u: Update, old: Value) -> Value:
     """
     if u.dtype is not f32 or u.operation not in ("add", "sub") or u.space == "shared":
         return new_value(e, u, old)
-    flushed = Update(u.operation, f32, u.pointer, (_flush(e, u.operands[0]),), u.space, u.scope, u.order, u.is_read)
+    flushed = replace(u, operands=(_flush(e, u.operands[0]),))
     return _flush(e, new_value(e, flushed, _flush(e, old)))
 
 

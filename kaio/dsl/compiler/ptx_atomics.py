@@ -7,11 +7,12 @@ The instructions are PTX text, so that the address space, the scope and the orde
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llvmlite import ir as llvm
 
-from kaio.dsl.compiler.atomics import Update, bits_of, new_value, swap, value_of
+from kaio.dsl.compiler.atomics import Change, Update, bits_of, new_value, swap, value_of
 from kaio.dsl.compiler.scalars import Value, constant
 from kaio.dtypes import DType, u32
 
@@ -169,12 +170,11 @@ def _loop_on_a_byte(e: Emitter, u: Update) -> Value:
     return _swap_words(e, u, pointer, _I32, change)
 
 
-def _swap_words(e: Emitter, u: Update, pointer: Value, word: llvm.IntType, change: object) -> Value:
-    name = f"cas.b{word.width}"
+def _swap_words(e: Emitter, u: Update, pointer: Value, word: llvm.IntType, change: Change) -> Value:
+    whole = replace(u, pointer=pointer, is_read=True)
 
     def exchange(expected: Value, desired: Value) -> Value:
-        code = Update(u.operation, u.dtype, pointer, u.operands, u.space, u.scope, u.order, True)
-        return _instruction(e, code, name, [expected, desired])
+        return _instruction(e, whole, f"cas.b{word.width}", [expected, desired])
 
     first = _asm(e, f"ld.volatile.{u.space}.b{word.width} $0, [$1];", word, pointer, [])
-    return swap(e, first, exchange, change)  # type: ignore[arg-type]
+    return swap(e, first, exchange, change)
