@@ -45,7 +45,7 @@ _ONE = {
     "atanh": ("The inverse of `tanh`; an infinity at -1 and 1, NaN beyond.", "0f3DD80012", False),
     "exp": ("e to the power of x.", "ex2.approx.ftz.f32", False),
     "exp2": ("2 to the power of x.", "ex2.approx.f32", False),
-    "expm1": ("`exp(x) - 1`, exact for small x.", "0f3AB5B2C6", True),
+    "expm1": ("`exp(x) - 1`, exact for small x.", "fma.rn.f32", True),
     "log2": ("The logarithm to base 2; -inf of zero, NaN below.", "0f3DC6B27F", True),
     "log10": ("The logarithm to base 10; -inf of zero, NaN below.", "0f3EDE5BD9", True),
     "log1p": ("`log(1 + x)`, exact for small x.", "0f3DD80012", False),

@@ -27,7 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 _STANDARD = (
-    (math.erf, "erf", "The error function.", "0f388E49B7"),
+    (math.erf, "erf", "The error function.", "fma.rn.f32"),
     (math.erfc, "erfc", "`1 - erf(x)`, exact where erf is near 1.", "0f3A69A091"),
     (math.lgamma, "lgamma", "The logarithm of the absolute value of the gamma function.", "0f385007FA"),
     (

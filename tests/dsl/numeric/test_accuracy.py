@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,13 @@ def measured(device: str = "cpu") -> dict[str, Any]:
     """What was found of each function, by its name and dtype."""
     functions: dict[str, Any] = json.loads((RESULTS / f"math_{device}.json").read_text())["functions"]
     return functions
+
+
+@cache
+def has_the_measured_libdevice() -> bool:
+    """Whether this machine's library is the one that was measured: some of its functions change with releases."""
+    versions: dict[str, str] = json.loads((RESULTS / "math_cpu.json").read_text())["versions"]
+    return metadata.version("nvidia-nvvm") == versions["nvidia-nvvm"]
 
 
 def results(name: str, dtype: Any, columns: list[np.ndarray], device: kaio.Device | None = None) -> list[float]:
@@ -58,7 +66,8 @@ def test_the_worst_that_was_found_holds_on_a_sample(name, dtype):
         for row, g in zip(rows[:40], got[:40], strict=True)
     ]
     assert max(errors) <= 1.1 * found["ulp"] + 0.1  # other numbers than the measured ones
-    assert got[40].hex() == found["gives"]
+    if has_the_measured_libdevice():
+        assert got[40].hex() == found["gives"]
     assert [str(value) for value in got[41:]] == found.get("special", [])
 
 
