@@ -18,12 +18,27 @@ import numpy as np
 
 from kaio.dtypes import DType
 
-__all__ = ["BINDING", "CAPACITY", "DATA", "DROPPED", "HEAD", "TAIL", "VARIABLE", "Line", "Printed"]
+__all__ = [
+    "BINDING",
+    "CAPACITY",
+    "COUNTERS",
+    "DATA",
+    "DROPPED",
+    "HEAD",
+    "SEEN_TAIL",
+    "TAIL",
+    "VARIABLE",
+    "Line",
+    "Printed",
+]
 
 CAPACITY = 1 << 20  # words: 4 MiB
 DATA = 16  # the ring is the tail, which the reader writes, then from this word on the data
 TAIL = 0
-HEAD, DROPPED = 0, 1  # words of the counters, which threads write: the head, and how many records found no room
+# Words of the counters, which threads write: the head; how many records found no room; the tail as a thread saw it
+# last, because to read the real one may be a trip to the host.
+HEAD, DROPPED, SEEN_TAIL = 0, 1, 2
+COUNTERS = 4
 
 VARIABLE = "kaio_print"
 BINDING = struct.Struct("@QQI4x")  # addresses of the ring and of the counters; the program's first site

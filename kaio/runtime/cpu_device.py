@@ -163,7 +163,7 @@ class CpuDevice(Device):
 
 
 def _print_ring() -> PrintRing:
-    words, counters = np.zeros(RING_NBYTES // 4, np.uint32), np.zeros(2, np.uint32)
+    words, counters = np.zeros(RING_NBYTES // 4, np.uint32), np.zeros(abi.COUNTERS, np.uint32)
     address, at = words.ctypes.data, counters.ctypes.data
     return PrintRing(words, address, lambda: (int(counters[abi.HEAD]), int(counters[abi.DROPPED])), at)
 

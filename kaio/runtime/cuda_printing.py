@@ -33,12 +33,12 @@ class CudaPrints:
         words = np.ctypeslib.as_array((ctypes.c_uint32 * (RING_NBYTES // 4)).from_address(host))
         words[:] = 0
         address = int(device.ask(driver.cuMemHostGetDevicePointer(host, 0)))
-        self._counters = int(device.ask(driver.cuMemAlloc(8)))
-        device._upload(self._counters, np.zeros(2, np.uint32))
+        self._counters = int(device.ask(driver.cuMemAlloc(4 * abi.COUNTERS)))
+        device._upload(self._counters, np.zeros(abi.COUNTERS, np.uint32))
         self._ring = PrintRing(words, address, self._read_counters, self._counters)
 
     def _read_counters(self) -> tuple[int, int]:
-        found = np.zeros(2, np.uint32)
+        found = np.zeros(abi.COUNTERS, np.uint32)
         self._device._download(found, self._counters)
         return int(found[abi.HEAD]), int(found[abi.DROPPED])
 

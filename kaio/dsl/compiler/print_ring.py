@@ -92,16 +92,24 @@ def _reserve(module: llvm.Module, space: int) -> llvm.Function:
     function.linkage = "internal"
     function.attributes.add("noinline")
     b = llvm.IRBuilder(function.append_basic_block("entry"))
-    again, full, room, done = (function.append_basic_block(n) for n in ("again", "full", "room", "done"))
+    blocks = (function.append_basic_block(name) for name in ("again", "look", "full", "room", "done"))
+    again, look, full, room, done = blocks
     ring, counters = _loaded(b, 0, space), _loaded(b, 1, space)
-    head = b.gep(counters, [_I32(abi.HEAD)])
+    head, seen = (b.gep(counters, [_I32(word)]) for word in (abi.HEAD, abi.SEEN_TAIL))
     b.branch(again)
     b.position_at_end(again)
     # The tail first: a tail that is older than the head only makes the ring look fuller than it is.
-    tail = _volatile(b, b.gep(ring, [_I32(abi.TAIL)]), space)
+    known = _volatile(b, seen, space)
     before = _volatile(b, head, space)
     after = b.add(before, function.args[0])
-    b.cbranch(b.icmp_unsigned("<=", b.sub(after, tail), _I32(abi.CAPACITY)), room, full)
+    b.cbranch(b.icmp_unsigned("<=", b.sub(after, known), _I32(abi.CAPACITY)), room, look)
+    b.position_at_end(look)
+    tail = _volatile(b, b.gep(ring, [_I32(abi.TAIL)]), space)
+    b.store(tail, seen)
+    # A head that was read before this tail may be behind it, and the difference large: then look again.
+    is_old = b.icmp_signed("<", b.sub(before, tail), _I32(0))
+    fits = b.icmp_unsigned("<=", b.sub(after, tail), _I32(abi.CAPACITY))
+    b.cbranch(b.or_(is_old, fits), again, full)
     b.position_at_end(full)
     b.atomic_rmw("add", b.gep(counters, [_I32(abi.DROPPED)]), _I32(1), "monotonic")
     b.ret(_I64(_FULL))
@@ -117,8 +125,8 @@ def _volatile(b: llvm.IRBuilder, pointer: llvm.Value, space: int) -> llvm.Value:
     """A load that is made each time."""
     if not space:
         return b.load_atomic(pointer, "acquire", 4)
-    code = llvm.InlineAsm(llvm.FunctionType(_I32, [pointer.type]), "ld.volatile.global.u32 $0, [$1];", "=r,l", True)
-    return b.call(code, [pointer])
+    kind = llvm.FunctionType(_I32, [pointer.type])
+    return b.call(llvm.InlineAsm(kind, "ld.volatile.global.u32 $0, [$1];", "=r,l,~{memory}", True), [pointer])
 
 
 def _publish(b: llvm.IRBuilder, value: llvm.Value, pointer: llvm.Value, space: int) -> None:
