@@ -53,7 +53,7 @@ def programs_of_records() -> Iterator[Program]:
         if isinstance(record, Intrinsic) and record.example:
             body = textwrap.indent(record.example.strip(), "    " * 2)
             head = f"@kaio.kernel\ndef k({_PARAMETERS}):\n    i = kaio.grid(1)\n    if i < out.size:\n"
-            yield Program(name, "import math\nimport kaio\nfrom kaio import *", head + body)
+            yield Program(name, "import cmath\nimport math\nimport kaio\nfrom kaio import *", head + body)
 
 
 def _text(text: str, node: ast.stmt) -> str:
