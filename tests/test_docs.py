@@ -8,6 +8,7 @@ import io
 import linecache
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ import pytest
 import kaio
 from kaio.dsl import rules
 from kaio.dsl.intrinsic import STANDARD, Intrinsic
+from kaio.dsl.reference import reference
 from kaio.dsl.rule_error import RuleError
 from kaio.dtypes import DTYPES
 
 DOCS = Path(__file__).parent.parent / "docs"
 LANGUAGE = DOCS / "language.md"
+REFERENCE = DOCS / "reference.md"
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -92,18 +95,23 @@ def is_of_numbers(value: object) -> bool:
     return isinstance(value, Intrinsic) and (value.__module__ or "").startswith("kaio.dsl.numeric")
 
 
-TABLES = {"common": common_table, "functions": functions_table}
+TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
+    "common": (LANGUAGE, common_table),
+    "functions": (LANGUAGE, functions_table),
+    "reference": (REFERENCE, reference),
+}
 
 
 @pytest.mark.parametrize("name", list(TABLES))
 def test_a_table_is_that_of_the_compiler(name: str) -> None:
     """Run with KAIO_WRITE_DOCS=1 to write the tables anew."""
-    text = LANGUAGE.read_text(encoding="utf-8")
+    page, made = TABLES[name]
+    text = page.read_text(encoding="utf-8")
     pattern = re.compile(rf"(<!-- {name} -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-    wanted = f"{TABLES[name]()}\n"
+    wanted = f"{made()}\n"
     if os.environ.get("KAIO_WRITE_DOCS"):
         text = pattern.sub(lambda m: m[1] + wanted + m[3], text)
-        LANGUAGE.write_text(text, encoding="utf-8")
+        page.write_text(text, encoding="utf-8")
     (found,) = pattern.finditer(text)
     assert found[2] == wanted, "run this test with KAIO_WRITE_DOCS=1"
 
