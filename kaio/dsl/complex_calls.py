@@ -143,6 +143,7 @@ for _name, _doc in _DOCS.items():
         signature=inspect.signature(_value),
         example=_EXAMPLE.format(_name),
         ptx="sqrt.rn.f32" if _name == "sqrt" else "fma.rn.f32",
+        same_bits=_name in ("log", "log10", "sqrt"),
     )
 STANDARD[cmath.phase] = Intrinsic(
     "cmath.phase",
@@ -194,6 +195,7 @@ STANDARD[cmath.rect] = Intrinsic(
     signature=inspect.signature(_polar_of),
     example="z = cmath.rect(x[i], y[i])\nout[i] = z.real\nwide[i] = z.imag",
     ptx="mul.rn.f32",
+    same_bits=False,
 )
 
 

@@ -34,7 +34,6 @@ def buffer_check(kernel: str, param: Param, dtype: DType, first: str) -> Callabl
     annotation = param.annotation
     assert isinstance(annotation, BufferAnnotation)
     name, ndim, access, strided = param.name, annotation.ndim, annotation.access, annotation.strided
-    alignment = dtype.alignment if dtype.parts else 1
 
     def check_buffer(value: Any, call: Call) -> None:
         __tracebackhide__ = is_message
@@ -42,8 +41,6 @@ def buffer_check(kernel: str, param: Param, dtype: DType, first: str) -> Callabl
             value = _foreign(kernel, name, dtype, access, value)
         if value.dtype is not dtype or value.ndim != ndim or not (strided or value.is_contiguous):
             raise _wrong_buffer(kernel, param, dtype, ndim, value)
-        if value.pointer % alignment and value.size:
-            raise _misaligned(kernel, name, value)
         try:
             value.check_usable()
         except BufferClosedError as problem:
@@ -91,14 +88,6 @@ def _strides(kernel: str, name: str, access: Access, value: GpuBuffer[Any], call
     if max(reach, *map(abs, steps), 0) > _I32_MAX:
         call.wide = True
     return steps
-
-
-def _misaligned(kernel: str, name: str, value: GpuBuffer[Any]) -> LaunchError:
-    return LaunchError(
-        f"argument `{name}` of kernel `{kernel}` starts at an address that is no multiple of {value.dtype.alignment} "
-        f"bytes, in which a GPU loads {value.dtype!r}",
-        help=f"copy it: `{name}.copy()`",
-    )
 
 
 def named(problem: BufferClosedError, kernel: str, name: str) -> BufferClosedError:

@@ -399,21 +399,11 @@ def test_fill_copies_and_conversions(device):
 
 
 def test_memory_that_is_not_aligned_is_refused():
-    cpu = kaio.Device("cpu")
     raw = np.zeros(9 * 16 + 8, np.uint8)
     start = -raw.ctypes.data % 16 + 8
-    x = cpu.import_array(raw[start : start + 4 * 16].view(np.complex128))
-
-    @kaio.kernel
-    def k(z: InOut[c128]):
-        z[kaio.grid(1)] = 1
-
-    with pytest.raises(kaio.LaunchError) as caught:
-        k.over(4).launch(x)
-    assert str(caught.value) == (
-        "argument `z` of kernel `k` starts at an address that is no multiple of 16 bytes, in which a GPU loads c128\n"
-        "  help: copy it: `z.copy()`"
-    )
+    with pytest.raises(kaio.KaioError) as caught:
+        kaio.Device("cpu").import_array(raw[start : start + 4 * 16].view(np.complex128))
+    assert str(caught.value).startswith("an array of c128 that begins at no multiple of 16 bytes cannot be used")
 
 
 def test_outside_a_kernel_a_complex_dtype_gives_the_numpy_scalar():

@@ -1,4 +1,4 @@
-"""Functions of complex numbers, out of libdevice's functions of floats, so that both machines give the same.
+"""Functions of complex numbers, out of libdevice's functions of floats: both machines give the same where those do.
 
 The methods are those of CPython's `cmath` (Modules/cmathmodule.c), which keep digits near 1 and do not overflow early.
 """
