@@ -31,9 +31,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Constant:
-    """A literal, or a Python object that was captured: a function, a module, a dtype."""
+    """A literal, or a Python object that was captured: a function, a module, a dtype.
+
+    `parameter` names the parameter whose value it is, where that is known when compiling.
+    """
 
     value: Any
+    parameter: str = ""
 
     def __str__(self) -> str:
         return getattr(self.value, "__name__", None) or repr(self.value).replace("\n", "")

@@ -222,7 +222,8 @@ class _Reader:
         value = assign.value
         match value:
             case nir.Arg():
-                return ir.Constant(self.consts[value.name]) if value.name in self.consts else ir.Argument(value.name)
+                name = value.name
+                return ir.Constant(self.consts[name], name) if name in self.consts else ir.Argument(name)
             case nir.Const():
                 return ir.Constant(value.value)
             case nir.Global():

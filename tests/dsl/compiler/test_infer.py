@@ -626,3 +626,21 @@ def test_an_f32_from_integers_that_becomes_f64_is_warned_of():
 )
 def test_what_loses_nothing_is_not_warned_of(body):
     assert warnings_of(body) == []
+
+
+def test_constants_that_are_passed_are_as_weak_as_where_they_are_written():
+    made = kernel("""
+        def more(x, d=1): return x + d
+
+        @kernel
+        def k(x: In[u8], h: In[f16], n: Const[int] = 3, s: Const[float] = 2.0):
+            a = x[0] + n
+            b = h[0] * s
+            c = more(x[0])
+            d = more(h[0], 0.5)
+            named = 3
+            e = more(x[0], n)
+            f = more(x[0], named)
+    """)
+    found = types_of(made)
+    assert [found[name] for name in "abcdef"] == ["u8", "f16", "u8", "f16", "u8", "i32"]

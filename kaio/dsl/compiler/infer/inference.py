@@ -114,7 +114,7 @@ class Inference:
         if found is None:
             self.types.pop(assign.target, None)
             return
-        if isinstance(found, Weak) and not ir.is_temporary(assign.target) and not isinstance(assign.op, ir.Argument):
+        if isinstance(found, Weak) and not ir.is_temporary(assign.target) and not _is_parameter(assign.op):
             found = Weak(found.kind, found.values, named=True)
         self.types[assign.target] = found
 
@@ -148,7 +148,7 @@ class Inference:
         if isinstance(op, ir.Argument):
             return self.arguments[op.name]
         if isinstance(op, ir.Constant):
-            return constant_type(op.value)
+            return self.arguments.get(op.parameter) or constant_type(op.value)
         inputs = [self.types.get(name) for name in ir.operands(op)]
         if any(t is None for t in inputs):  # a mistake that is already reported
             return None
@@ -224,6 +224,11 @@ class Inference:
             raise remedies.with_cast(self.origins, problem, op, left, right) from None
         self.calls[target] = ir.TypedCall(None, (op.left, op.right), (rule.left, rule.right), rule.result)
         return rule.result
+
+
+def _is_parameter(op: ir.Op) -> bool:
+    """Whether this is what was passed: a literal that was passed is as weak as where it was written."""
+    return isinstance(op, ir.Argument) or (isinstance(op, ir.Constant) and bool(op.parameter))
 
 
 def _called_from(mistake: Mistake, place: Place) -> tuple[Place, ...]:
