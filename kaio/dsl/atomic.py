@@ -110,8 +110,13 @@ def _update(e: Emitter, call: TypedCall, array: Any, index: Any, *values: Any) -
         for value, source in zip(values, sources, strict=True)
         if isinstance(source, DType)
     )
-    space: Literal["global", "shared"] = "global" if isinstance(type_, BufferType) else "shared"
-    return Update(operation, dtype, pointer, operands, space, scope, order, e.is_result_read)
+    return Update(operation, dtype, pointer, operands, _space(type_), scope, order, e.is_result_read)
+
+
+def _space(type_: BufferType | ArrayType) -> Literal["global", "shared", "generic"]:
+    if isinstance(type_, ArrayType):
+        return "generic" if type_.space == "cluster" else "shared"
+    return "global"
 
 
 def _cuda(e: Emitter, call: TypedCall, *values: Any) -> Any:

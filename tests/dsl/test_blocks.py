@@ -271,3 +271,37 @@ def test_a_call_that_means_nothing_is_refused(call: str, message: str) -> None:
     made = kernel(f"@kernel\ndef k(x: InOut[f32]):\n    x[0] = {call}[0]")
     with pytest.raises(KernelTypeError, match=re.escape(message)):
         made.ptx("sm_90")
+
+
+@kaio.kernel
+def counts(x: In[i32], out: Out[i32]):
+    """The blocks of a cluster count into the bins of the first one."""
+    bins, halves = kaio.shared_mem(4, i32), kaio.shared_mem(4, kaio.f16)
+    t, i = kaio.thread_idx.x, kaio.grid(1)
+    if t < 4:
+        bins[t], halves[t] = 0, 0
+    kaio.cluster_sync()
+    first, narrow = kaio.cluster_shared(bins, 0), kaio.cluster_shared(halves, 0)
+    kaio.atomic_add(first, x[i], 1)
+    kaio.atomic_add(narrow, x[i], kaio.f16(2))
+    kaio.cluster_sync()
+    if kaio.cluster_rank() == 0 and t < 4:
+        out[kaio.block_idx.x // kaio.cluster_size() * 8 + t] = bins[t]
+        out[kaio.block_idx.x // kaio.cluster_size() * 8 + 4 + t] = i32(halves[t])
+
+
+@pytest.mark.parametrize("where", HAS_CLUSTERS)
+def test_blocks_of_a_cluster_update_shared_memory_of_one_in_one_step(where: str) -> None:
+    device = kaio.Device(where)
+    x = np.random.default_rng(6).integers(0, 4, 32 * 8).astype(np.int32)
+    out = device.alloc_zeros(16, i32)
+    counts.grid(8).block(32).options(cluster=4).launch(device.alloc_from(x), out).wait()
+    found = [np.bincount(part, minlength=4) for part in x.reshape(2, 128)]
+    np.testing.assert_array_equal(out.to_host(), np.concatenate([[*f, *(2 * f)] for f in found]))
+
+
+def test_an_update_of_another_block_s_memory_names_no_space_and_assembles() -> None:
+    ptx = counts.ptx("sm_90")
+    assert re.search(r"red\.add\.[su]32 \[%rd", ptx)
+    assert "red.shared" not in ptx
+    assert counts.compile("sm_90").cubin

@@ -37,7 +37,7 @@ class Update:
     dtype: DType
     pointer: Any
     operands: tuple[Any, ...]
-    space: Literal["global", "shared"]
+    space: Literal["global", "shared", "generic"]
     scope: Literal["block", "device", "system"]
     order: Literal["relaxed", "acquire", "release", "acq_rel"]
     is_read: bool

@@ -75,13 +75,18 @@ def _on_integers(operation: str, dtype: DType) -> str | None:
     return f"{operation}.u32" if operation in ("inc", "dec") and dtype is u32 else None
 
 
+def _space(u: Update) -> str:
+    """The state space; of another block's shared memory the address is a generic one, and none is said."""
+    return "" if u.space == "generic" else f".{u.space}"
+
+
 def _instruction(e: Emitter, u: Update, name: str, operands: list[Value], is_read: bool | None = None) -> Value:
     """`atom`, or `red` where nothing reads the result."""
     is_read = u.is_read if is_read is None else is_read
     kind = operands[0].type
     must_return = name.startswith(("exch", "cas")) or u.order in ("acquire", "acq_rel")
     plain = u.scope == "device" and u.order == "relaxed"  # what PTX means where nothing is said
-    how = f"{'' if plain else f'.{u.order}.{_SCOPES[u.scope]}'}.{u.space}.{name}"
+    how = f"{'' if plain else f'.{u.order}.{_SCOPES[u.scope]}'}{_space(u)}.{name}"
     if is_read or must_return:
         places = ", ".join(f"${k + 2}" for k in range(len(operands)))
         return _asm(e, f"atom{how} $0, [$1], {places};", kind, u.pointer, operands)
@@ -176,5 +181,5 @@ def _swap_words(e: Emitter, u: Update, pointer: Value, word: llvm.IntType, chang
     def exchange(expected: Value, desired: Value) -> Value:
         return _instruction(e, whole, f"cas.b{word.width}", [expected, desired])
 
-    first = _asm(e, f"ld.volatile.{u.space}.b{word.width} $0, [$1];", word, pointer, [])
+    first = _asm(e, f"ld.volatile{_space(u)}.b{word.width} $0, [$1];", word, pointer, [])
     return swap(e, first, exchange, change)
