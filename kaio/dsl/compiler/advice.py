@@ -40,7 +40,12 @@ _OTHER_NAMES = {
 }  # fmt: skip
 
 
+_RANDOM = "use `kaio.random_uniform(seed, i)` or `kaio.random_normal(seed, i)`, or pass numbers in a buffer"
+
 _NUMPY = {
+    **dict.fromkeys(
+        ("rand", "randn", "random", "uniform", "normal", "randint", "integers", "standard_normal"), _RANDOM
+    ),
     **dict.fromkeys(
         ("zeros", "ones", "empty", "full", "array", "zeros_like", "empty_like", "arange", "linspace"),
         "an array of the thread is `kaio.local_mem(shape, dtype)`, one of the block `kaio.shared_mem(shape, dtype)`",
@@ -70,8 +75,7 @@ _MATH = {
 _LIBRARIES = {
     "time": "a kernel is timed from outside: `kernel.over(...).options(timed=True)`, then `done.elapsed_ms`",
     "datetime": "pass the time as a parameter of the kernel",
-    "random": "make random numbers before the launch, and pass them in a buffer",
-    "_random": "make random numbers before the launch, and pass them in a buffer",
+    **dict.fromkeys(("random", "_random"), _RANDOM),
     "os": "read it before the launch, and pass it as a parameter of the kernel",
     "posix": "read it before the launch, and pass it as a parameter of the kernel",
     "torch": "PyTorch does not run in a kernel; use Python's `math` or kaio's own functions",

@@ -76,22 +76,22 @@ from tests.dsl.from_text import mistakes
         ),
         (
             "v = kaio.block_idx()",
-            "kaio.block_idx cannot be called in a kernel",
+            "`kaio.block_idx` cannot be called in a kernel",
             "read one of its axes: `kaio.block_idx.x`",
         ),
         (
             "v = np.arctan2(f, f)",
-            "`arctan2` cannot be called in a kernel",
+            "`np.arctan2` cannot be called in a kernel",
             "NumPy does not run on a device; write `math.atan2`",
         ),
         (
             "v = np.maximum(f, f)",
-            "`maximum` cannot be called in a kernel",
+            "`np.maximum` cannot be called in a kernel",
             "NumPy does not run on a device; write `kaio.maximum`",
         ),
         (
             "v = np.sort(f)",
-            "`sort` cannot be called in a kernel",
+            "`np.sort` cannot be called in a kernel",
             "NumPy does not run on a device; use Python's `math` or kaio's own functions",
         ),
         (
@@ -103,7 +103,7 @@ from tests.dsl.from_text import mistakes
         (
             "v = shared_mem(16)",
             "`shared_mem(shape, dtype)`: missing a required argument: 'dtype'",
-            "for example `kaio.shared_mem((16, 16), kaio.f32)`",
+            "for example `tile = kaio.shared_mem(64, kaio.f32)`",
         ),
         (
             "for i in range(0, 1, 0.1):\n    pass",
@@ -141,13 +141,13 @@ def doubled(v):  # type: ignore[no-untyped-def]
         (
             "v = TABLE(f)",
             functools.cache(doubled),
-            "`doubled` cannot be called in a kernel",
+            "`TABLE` cannot be called in a kernel",
             "it is wrapped by `functools.cache`; call the function inside: `TABLE.__wrapped__(...)`",
         ),
         (
             "v = TABLE(f)",
             numba.njit(doubled),
-            "`doubled` cannot be called in a kernel",
+            "`TABLE` cannot be called in a kernel",
             "it is wrapped by `numba`; call the function inside: `TABLE.__wrapped__(...)`",
         ),
     ],

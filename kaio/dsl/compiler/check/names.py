@@ -108,18 +108,21 @@ _INSTEAD = {
 }
 
 _METHODS = {
-    "sum": "add in a `for` loop over `range({x}.size)`",
-    "prod": "multiply in a `for` loop over `range({x}.size)`",
+    "sum": "add in a `for` loop over `range({x}.size)`; a block adds up with `kaio.block_reduce_sum(value)`",
+    "prod": "multiply in a `for` loop; a block multiplies with `kaio.block_reduce_prod(value)`",
     "mean": "add in a `for` loop over `range({x}.size)`, and divide by `{x}.size`",
     "dot": "add products in a `for` loop over the shared axis",
-    "argmax": "keep the largest and its index in a `for` loop",
-    "argmin": "keep the smallest and its index in a `for` loop",
+    **dict.fromkeys(
+        ("argmax", "argmin"), "keep value and index in a loop; a block has `kaio.block_reduce_{name}(value)`"
+    ),
     "astype": "cast an element: `f32({x}[i])`; a whole buffer is cast before the launch",
     "item": "index it: `{x}[i]`",
     "append": "a buffer has a fixed size: count with `kaio.atomic_add(count, 0, 1)` and store at the old value",
     "len": "write `len({x})` or `{x}.size`",
     "length": "write `len({x})` or `{x}.size`",
-    **dict.fromkeys(("max", "min"), "compare in a `for` loop: `best = {name}(best, {x}[i])`"),
+    **dict.fromkeys(
+        ("max", "min"), "write `best = {name}(best, {x}[i])` in a loop; a block has `kaio.block_reduce_{name}(value)`"
+    ),
     **dict.fromkeys(("any", "all"), "test each element in a `for` loop"),
     **dict.fromkeys(("copy", "fill", "clip", "round"), "set each element: `{x}[i] = ...`"),
     **dict.fromkeys(("T", "transpose"), "change the order of the indices: `{x}[j, i]`"),
