@@ -184,8 +184,8 @@ def _match(name: str, result: Type, example: str, ptx: str) -> Callable[[Any], A
 def match_any(value: Any, mask: int | None = None) -> int:
     """The lanes of `mask` whose value has the same bits as this one's: a u32 with the bit of each set.
 
-    Any value of up to 64 bits that lanes can exchange. As bits are compared, 0.0 is not -0.0. All lanes of `mask` (a u32; without one, all of
-    the warp that have not returned) have to be here, with the same mask.
+    Any value of up to 64 bits that lanes can exchange. As bits are compared, 0.0 is not -0.0. All lanes of `mask` (a
+    u32; without one, all of the warp that have not returned) have to be here, with the same mask.
     """
     raise AssertionError
 

@@ -37,7 +37,7 @@ def test_a_function_prints_as_its_blocks():
 
 
 def test_a_typed_function_prints_every_type():
-    text = kernel(SAMPLE).types(flag=True)
+    text = str(kernel(SAMPLE).stages(flag=True)["types"])
     for expected in (
         "x = argument x    : InOut[f32]",
         "    i = ",
