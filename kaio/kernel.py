@@ -219,7 +219,9 @@ class Kernel:
         __tracebackhide__ = is_message
         from kaio.dsl.compiler.type_view import type_view
 
-        return type_view(self._inspect("types", target, index_bits, consts_and_types).stages["types"])  # type: ignore[arg-type]
+        typed: Any = self._inspect("types", target, index_bits, consts_and_types).stages["types"]
+        consts, _ = consts_and_dtypes(self.parameters, consts_and_types, f"{self.name}.types({_before(target)}")
+        return type_view(typed, consts)
 
     def _stage(self, stage: str, target: Any, index_bits: IndexBits, consts_and_types: dict[str, Any]) -> str:
         __tracebackhide__ = is_message

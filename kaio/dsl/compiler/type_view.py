@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from kaio.dsl.compiler import ir
 from kaio.dsl.values import ArrayType, BufferType, ObjectType, Type, Weak, show
@@ -17,9 +18,9 @@ _WIDEST = 72
 """Where the margin begins at the latest; behind a longer line it follows the line."""
 
 
-def type_view(typed: ir.Typed) -> str:
-    """The kernel, then each function that it calls for each types of its arguments."""
-    return "\n\n".join(_function(one, line) for one, line in _functions(typed))
+def type_view(typed: ir.Typed, consts: Mapping[str, Any]) -> str:
+    """The kernel, compiled for these constants, then each function that it calls for each types of its arguments."""
+    return "\n\n".join(_function(one, line, consts if one is typed else {}) for one, line in _functions(typed))
 
 
 def _functions(typed: ir.Typed) -> Iterator[tuple[ir.Typed, str]]:
@@ -36,9 +37,9 @@ def _functions(typed: ir.Typed) -> Iterator[tuple[ir.Typed, str]]:
                 todo.append((callee, f", called from {assign.place.file}:{assign.place.line}"))
 
 
-def _function(typed: ir.Typed, called: str) -> str:
+def _function(typed: ir.Typed, called: str, consts: Mapping[str, Any]) -> str:
     source = typed.function.source
-    notes = _notes(typed)
+    notes = _notes(typed, consts)
     lines = source.text.rstrip("\n").split("\n")
     number_width = len(str(source.first_line + len(lines) - 1))
     margin = min(max(map(len, lines)), _WIDEST) + 2
@@ -50,7 +51,7 @@ def _function(typed: ir.Typed, called: str) -> str:
     return "\n".join(shown)
 
 
-def _notes(typed: ir.Typed) -> dict[int, list[str]]:
+def _notes(typed: ir.Typed, consts: Mapping[str, Any]) -> dict[int, list[str]]:
     """What stands beside each line, by its number."""
     settled = _settled(typed)
     found = []
@@ -60,7 +61,7 @@ def _notes(typed: ir.Typed) -> dict[int, list[str]]:
             if note:
                 found.append((statement.place.line, _column(statement.place, note), note))
     notes: dict[int, dict[str, None]] = defaultdict(dict)
-    notes[typed.function.source.node.lineno] = dict.fromkeys(_head(typed))
+    notes[typed.function.source.node.lineno] = dict.fromkeys(_head(typed, consts))
     for line, _, note in sorted(found):
         notes[line][note] = None
     return {line: list(texts) for line, texts in notes.items()}
@@ -73,11 +74,12 @@ def _column(place: Place, note: str) -> int:
     return found.start() if found else place.column
 
 
-def _head(typed: ir.Typed) -> Iterator[str]:
+def _head(typed: ir.Typed, consts: Mapping[str, Any]) -> Iterator[str]:
     """The parameters whose types the annotations do not say, and what the function gives."""
     written = typed.function.source.text.replace("kaio.", "")
     for name, type_ in zip(typed.function.params, typed.arguments, strict=True):
-        note = f"{name}: {_constant(typed, name) if type_ is None else _named(type_)}"
+        value = f"{consts[name]!r}" if name in consts else "a constant"
+        note = f"{name}: {value if type_ is None else _named(type_)}"
         if note not in written:
             yield note
     if not isinstance(typed.result, ObjectType):
@@ -122,12 +124,6 @@ def _settled(typed: ir.Typed) -> dict[str, Type]:
                 if isinstance(types.get(name), Weak) and isinstance(types.get(target), DType):
                     types[name], changed = types[target], True
     return types
-
-
-def _constant(typed: ir.Typed, name: str) -> str:
-    """The value of a `Const` parameter, or of an argument that is known while compiling."""
-    assign = ir.definitions(typed.function).get(name)
-    return str(assign.op) if assign is not None and isinstance(assign.op, ir.Constant) else "unused"
 
 
 def _named(type_: Type) -> str:
