@@ -104,8 +104,9 @@ def _flag(name: str, exclusive: Type) -> None:
 
 
 def _resolved(operands: tuple[Type, ...], function: Any, *constants: Any) -> Resolved:
-    """A call that means a function of `folding`, which takes the operands and then these Python objects."""
-    return Resolved(operands, None, body=Body(function, (*operands, *map(ObjectType, constants))))
+    """A call that means a function of `folding`, which takes the operands and then these literals and objects."""
+    known = (literals.literal(value) if isinstance(value, int) else ObjectType(value) for value in constants)
+    return Resolved(operands, None, body=Body(function, (*operands, *known)))
 
 
 def _lower(e: Emitter, call: TypedCall, *values: Any) -> Any:
