@@ -23,6 +23,7 @@ from kaio.dsl.values import (
     EnumType,
     IteratorType,
     Member,
+    ObjectType,
     RangeType,
     StepType,
     TupleType,
@@ -148,7 +149,9 @@ class Inference:
         if isinstance(op, ir.Argument):
             return self.arguments[op.name]
         if isinstance(op, ir.Constant):
-            return self.arguments.get(op.parameter) or constant_type(op.value)
+            passed = self.arguments.get(op.parameter)
+            # A number that a record hands to its body comes as an object; in the body it is a number.
+            return passed if passed is not None and not isinstance(passed, ObjectType) else constant_type(op.value)
         inputs = [self.types.get(name) for name in ir.operands(op)]
         if any(t is None for t in inputs):  # a mistake that is already reported
             return None
