@@ -116,7 +116,7 @@ def _update(e: Emitter, call: TypedCall, array: Any, index: Any, *values: Any) -
 def _space(type_: BufferType | ArrayType) -> Literal["global", "shared", "generic"]:
     if isinstance(type_, ArrayType):
         return "generic" if type_.space == "cluster" else "shared"
-    return "global"
+    return type_.space
 
 
 def _cuda(e: Emitter, call: TypedCall, *values: Any) -> Any:

@@ -284,15 +284,14 @@ if hasattr(os, "register_at_fork"):
 
 def _memsets(pointer: int, pattern: bytes, size: int) -> list[tuple[Any, tuple[int, ...]]]:
     """The driver calls that repeat the bytes of an element `size` times."""
-    value, nbytes = int.from_bytes(pattern, "little"), len(pattern)
-    if nbytes == 1:
-        return [(driver.cuMemsetD8Async, (pointer, value, size))]
-    if nbytes == 2:
-        return [(driver.cuMemsetD16Async, (pointer, value, size))]
-    if nbytes == 4:
-        return [(driver.cuMemsetD32Async, (pointer, value, size))]
-    high, low = value >> 32, value & 0xFFFFFFFF
-    if high == low:
-        return [(driver.cuMemsetD32Async, (pointer, low, 2 * size))]
-    # No set is 8 bytes wide: each half as a column of a matrix with rows of 8 bytes.
-    return [(driver.cuMemsetD2D32Async, (pointer + 4 * half, 8, word, 1, size)) for half, word in ((0, low), (1, high))]
+    nbytes = len(pattern)
+    width = next(width for width in (4, 2, 1) if nbytes % width == 0)
+    words = [int.from_bytes(pattern[at : at + width], "little") for at in range(0, nbytes, width)]
+    if len(set(words)) == 1:
+        return [(_LINES[width], (pointer, words[0], len(words) * size))]
+    # No set is wider than 4 bytes: each word as a column of a matrix whose rows are the elements.
+    return [(_COLUMNS[width], (pointer + width * k, nbytes, word, 1, size)) for k, word in enumerate(words)]
+
+
+_LINES = {1: driver.cuMemsetD8Async, 2: driver.cuMemsetD16Async, 4: driver.cuMemsetD32Async}
+_COLUMNS = {1: driver.cuMemsetD2D8Async, 2: driver.cuMemsetD2D16Async, 4: driver.cuMemsetD2D32Async}

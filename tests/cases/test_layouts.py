@@ -216,6 +216,8 @@ def test_atomic_updates_of_strided_buffers_and_of_memory_sized_at_launch(device)
     launched = count_into.grid(1).block(32).shared(own=3)
     launched.launch(device.alloc_from(x)[::2], counts[6::-3]).wait()
     assert counts.to_host().tolist() == [3, 0, 0, 0, 0, 0, 1]
+    ptx = count_into.ptx("sm_90")
+    assert (ptx.count("red.shared.add.u32"), ptx.count("red.global.add.u32")) == (1, 1)
 
 
 def test_b28_buffers_of_no_dimensions_may_be_strided(device):

@@ -157,6 +157,17 @@ def test_fill_sets_every_element(device: Any, dtype: Any) -> None:
     assert np.count_nonzero(buffer.to_host()) == 100
 
 
+@pytest.mark.parametrize("fields", [("u1", "u1", "u1"), ("i2", "u1", "i2"), ("f4", "u1", "f8"), ("c8", "f4"), ("f8",)])
+def test_fill_sets_elements_of_any_size(device: Any, fields: Any) -> None:
+    dtype = np.dtype([(f"f{k}", field) for k, field in enumerate(fields)], align=True)
+    value = np.array(tuple(range(3, 3 + len(fields))), dtype)
+    buffer = device.alloc_zeros(100, dtype)
+    buffer[10:90].fill(value[()])
+    expected = np.zeros(100, dtype)
+    expected[10:90] = value
+    np.testing.assert_array_equal(buffer.to_host(), expected)
+
+
 @pytest.mark.parametrize(
     ("dtype", "value", "what"),
     [

@@ -35,7 +35,10 @@ def measured(device: str = "cpu") -> dict[str, Any]:
 def has_the_measured_libdevice() -> bool:
     """Whether this machine's library is the one that was measured: some of its functions change with releases."""
     versions: dict[str, str] = json.loads((RESULTS / "math_cpu.json").read_text())["versions"]
-    return metadata.version("nvidia-nvvm") == versions["nvidia-nvvm"]
+    try:
+        return metadata.version("nvidia-nvvm") == versions["nvidia-nvvm"]
+    except metadata.PackageNotFoundError:  # it is that of an installed toolkit
+        return False
 
 
 def results(name: str, dtype: Any, columns: list[np.ndarray], device: kaio.Device | None = None) -> list[float]:

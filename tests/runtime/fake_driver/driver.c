@@ -156,9 +156,13 @@ int cuMemcpyDtoDAsync(char *to, char *from, size_t n, Stream *s) { LOCKED(note("
 int cuMemsetD8Async(char *at, unsigned char v, size_t n, Stream *s) { LOCKED(DO(SET, at, (char *)1, n, v, 1)); }
 int cuMemsetD16Async(char *at, unsigned short v, size_t n, Stream *s) { LOCKED(DO(SET, at, (char *)2, n, v, 2)); }
 int cuMemsetD32Async(char *at, unsigned v, size_t n, Stream *s) { LOCKED(note("set\n"); DO(SET, at, (char *)4, n, v, 4)); }
-int cuMemsetD2D32Async(char *at, size_t pitch, unsigned v, size_t w, size_t h, Stream *s) {
-    LOCKED(r_ = w != 1; DO(SET, at, (char *)4, h, v, pitch));
-}
+#define COLUMN(bits) \
+    int cuMemsetD2D##bits##Async(char *at, size_t pitch, unsigned v, size_t w, size_t h, Stream *s) { \
+        LOCKED(r_ = w != 1; DO(SET, at, (char *)(bits / 8), h, v, pitch)); \
+    }
+COLUMN(8)
+COLUMN(16)
+COLUMN(32)
 int cuStreamCreateWithPriority(Stream **made, unsigned flags, int priority) {
     Stream *s = *made = calloc(1, sizeof *s);
     s->tail = &s->head;
