@@ -421,7 +421,8 @@ class Emitter:
         if label not in frame.heads:
             return loops.only_turn(self, type_.range, span)
         turn = loops.turn(self, type_.range, span)
-        self.target.note_range(self, turn.value, span.start, span.stop, span.step)
+        is_signed = type_.range.dtype.kind == "i"
+        self.target.note_range(self, turn.value, span.start, span.stop, span.step, is_signed)
         frame.loops.append((label, turn))
         if type_.range.unroll:
             frame.unroll[label] = type_.range.unroll

@@ -165,7 +165,15 @@ class _PlainTarget:
     def decide(self, e: Emitter, condition: llvm.Value) -> bool | None:
         return None
 
-    def note_range(self, e: Emitter, value: llvm.Value, start: llvm.Value, stop: llvm.Value, step: llvm.Value) -> None:
+    def note_range(
+        self,
+        e: Emitter,
+        value: llvm.Value,
+        start: llvm.Value,
+        stop: llvm.Value,
+        step: llvm.Value,
+        is_signed: bool,
+    ) -> None:
         return None
 
     def unroll(self, e: Emitter, branch: llvm.Instruction, count: int) -> None:

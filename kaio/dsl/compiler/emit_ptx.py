@@ -249,7 +249,7 @@ class CudaTarget:
     def decide(self, e: Emitter, condition: Any) -> bool | None:
         return None
 
-    def note_range(self, e: Emitter, value: Any, start: Any, stop: Any, step: Any) -> None:
+    def note_range(self, e: Emitter, value: Any, start: Any, stop: Any, step: Any, is_signed: bool) -> None:
         """Nothing to prove here."""
 
     def unroll(self, e: Emitter, branch: Any, count: int) -> None:

@@ -299,11 +299,19 @@ class Body:
         """A test on the index of the grid that the proof takes over."""
         return self.prover.takes_guard(condition) if self.prover is not None else None
 
-    def note_range(self, e: Emitter, value: llvm.Value, start: llvm.Value, stop: llvm.Value, step: llvm.Value) -> None:
+    def note_range(
+        self,
+        e: Emitter,
+        value: llvm.Value,
+        start: llvm.Value,
+        stop: llvm.Value,
+        step: llvm.Value,
+        is_signed: bool,
+    ) -> None:
         """What a loop variable ranges over."""
         if self.prover is not None:
             conditions = [i for i in e.b.block.instructions if isinstance(i, llvm.instructions.ICMPInstr)]
-            self.prover.note_range(value, start, stop, step, conditions)
+            self.prover.note_range(value, start, stop, step, is_signed, conditions)
 
     def unroll(self, e: Emitter, branch: llvm.Instruction, count: int) -> None:
         """Left to LLVM, which knows this machine."""

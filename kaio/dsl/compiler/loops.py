@@ -23,6 +23,7 @@ __all__ = ["RangeValue", "Turn", "make_range", "only_turn", "positions", "turn",
 class RangeValue:
     """A range whose bounds are computed; `first`: whether there is a first number, where a step could wrap.
 
+    left, size: where a step could wrap, how far it is from start to stop, and how far a step goes; both unsigned
     items: the leaves of each item, where the loop goes over a tuple
     """
 
@@ -30,6 +31,8 @@ class RangeValue:
     stop: Any
     step: Any
     first: Any
+    left: Any = None
+    size: Any = None
     items: tuple[tuple[Any, ...], ...] = ()
 
 
@@ -49,12 +52,10 @@ def make_range(e: Emitter, type_: RangeType, bounds: list[Any]) -> RangeValue:
     if len(bounds) == 1:
         bounds = [constant(dtype, 0), *bounds]
     start, stop, step = bounds if len(bounds) == 3 else [*bounds, constant(dtype, 1)]
-    first = (
-        None
-        if _is_plain(type_, start, stop)
-        else _towards(e, type_, step, lambda up: _before(e, dtype, start, stop, up))
-    )
-    return RangeValue(start, stop, step, first)
+    if _is_plain(type_, start, stop):
+        return RangeValue(start, stop, step, None)
+    first = _towards(e, type_, step, lambda up: _before(e, dtype, start, stop, up))
+    return RangeValue(start, stop, step, first, *_distances(e, type_, start, stop, step))
 
 
 def positions(e: Emitter, type_: Type, source: Type, value: Any) -> RangeValue:
@@ -67,7 +68,7 @@ def positions(e: Emitter, type_: Type, source: Type, value: Any) -> RangeValue:
     pairs = zip(value, source.items, strict=True)
     items = tuple(tuple(leaves(e.convert(item, given, type_.item), type_.item)) for item, given in pairs)
     start, stop, step = (constant(type_.range.dtype, n) for n in (0, len(items), 1))
-    return RangeValue(start, stop, step, None, items)
+    return RangeValue(start, stop, step, None, items=items)
 
 
 def value(e: Emitter, type_: Type, at: Turn) -> Any:
@@ -87,10 +88,11 @@ def turn(e: Emitter, type_: RangeType, span: RangeValue) -> Turn:
         later = b.add(here, span.step, flags=("nsw",) if dtype.kind == "i" else ())
         more = _before(e, dtype, here, span.stop, (type_.step or 1) > 0)
         return Turn(here, more, [(here, span.start, later)], span.items)
-    more = b.phi(llvm.IntType(1))  # a step other than 1 could wrap: go on while more than a step is left
-    later = b.add(here, span.step)
-    again = _towards(e, type_, span.step, lambda up: _is_more_than_a_step_left(e, dtype, here, span, up))
-    return Turn(here, more, [(here, span.start, later), (more, span.first, again)])
+    # A step other than 1 could wrap: go on while more than a step is left.
+    more, left = b.phi(llvm.IntType(1)), b.phi(llvm_type(dtype))
+    later, less_left = b.add(here, span.step), b.sub(left, span.size)
+    again = b.icmp_unsigned(">", left, span.size)
+    return Turn(here, more, [(here, span.start, later), (more, span.first, again), (left, span.left, less_left)])
 
 
 def only_turn(e: Emitter, type_: RangeType, span: RangeValue) -> Turn:
@@ -112,10 +114,15 @@ def _before(e: Emitter, dtype: DType, here: Any, stop: Any, up: bool) -> Any:
     return less(e, dtype, here, stop) if up else less(e, dtype, stop, here)
 
 
-def _is_more_than_a_step_left(e: Emitter, dtype: DType, here: Any, span: RangeValue, up: bool) -> Any:
-    left = e.b.sub(span.stop, here) if up else e.b.sub(here, span.stop)
-    size = span.step if up else e.b.sub(constant(dtype, 0), span.step)
-    return e.b.icmp_unsigned(">", left, size)
+def _distances(e: Emitter, type_: RangeType, start: Any, stop: Any, step: Any) -> tuple[Any, Any]:
+    """How far it is from start to stop, and how far a step goes, so that a turn need not ask for the direction."""
+    b = e.b
+    up = type_.step > 0 if type_.step is not None else type_.dtype.kind == "u" or None
+    if up is None:
+        is_up = b.icmp_signed(">", step, constant(type_.dtype, 0))
+        low, high = b.select(is_up, start, stop), b.select(is_up, stop, start)
+        return b.sub(high, low), b.select(is_up, step, b.neg(step))
+    return (b.sub(stop, start), step) if up else (b.sub(start, stop), b.neg(step))
 
 
 def _towards(e: Emitter, type_: RangeType, step: Any, condition: Any) -> Any:

@@ -100,15 +100,14 @@ class Prover:
         self._guards.append(_Guard(condition.op if holds else _INVERSE[condition.op], left, right))
         return holds
 
-    def note_range(self, value: Any, start: Any, stop: Any, step: Any, conditions: list[Any]) -> None:
+    def note_range(self, value: Any, start: Any, stop: Any, step: Any, is_signed: bool, conditions: list[Any]) -> None:
         """`value` runs over range(start, stop, step) wherever the body of its loop uses it.
 
         `conditions` are the comparisons at the loop's head. There `value` may lie outside the range, so they are no
-        guards; a signed one tells that the loop reads its numbers as signed.
+        guards. `is_signed`: the loop reads its numbers as signed.
         """
         self._kept += conditions
         self._loops |= {id(condition) for condition in conditions}
-        is_signed = any(condition.op == "slt" for condition in conditions)
         first, last, by = self._of(start), self._of(stop), self._of(step)
         known = first is not None and last is not None and by is not None
         if known and not is_signed:  # an unsigned step is one up only if it is known to be small

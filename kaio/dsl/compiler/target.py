@@ -96,6 +96,7 @@ class Target(Protocol):
         start: llvmlite_ir.Value,
         stop: llvmlite_ir.Value,
         step: llvmlite_ir.Value,
+        is_signed: bool,
     ) -> None:
         """`value` is what a `for` loop over range(start, stop, step) is at."""
 
