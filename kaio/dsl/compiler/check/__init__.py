@@ -12,6 +12,7 @@ from kaio.dsl.compiler.check.language import check_language
 from kaio.dsl.compiler.check.names import check_names
 from kaio.dsl.compiler.check.returns import check_returns
 from kaio.dsl.compiler.check.scope import Scope
+from kaio.dsl.compiler.check.waits import check_waits
 from kaio.dsl.compiler.parse import parse
 from kaio.dsl.compiler.signature import read_signature
 from kaio.dsl.types import Signature
@@ -63,6 +64,7 @@ def _mistakes(scope: Scope, known: Mapping[str, Any] | None = None) -> Iterable[
     yield from check_assigned(scope, known)
     yield from check_buffers(scope)
     yield from check_returns(scope)
+    yield from check_waits(scope)
 
 
 def _raise(mistakes: Iterable[Mistake]) -> None:

@@ -127,8 +127,9 @@ _METHODS = {
     **dict.fromkeys(("copy", "fill", "clip", "round"), "set each element: `{x}[i] = ...`"),
     **dict.fromkeys(("T", "transpose"), "change the order of the indices: `{x}[j, i]`"),
     **dict.fromkeys(
-        ("reshape", "ravel", "flatten", "view", "squeeze"), "do it before the launch: `{x}.reshape(...)` copies nothing"
+        ("reshape", "ravel", "flatten", "squeeze"), "do it before the launch: `{x}.reshape(...)` copies nothing"
     ),
+    "view": "several elements at once are `kaio.load({x}, i, kaio.f32x4)`; a whole buffer is viewed before the launch",
     **dict.fromkeys(("to_host", "tolist", "numpy", "cpu"), "do it after the launch, in Python"),
     **dict.fromkeys(("device", "generation", "close"), "it is the host's: use it outside the kernel"),
     **dict.fromkeys(("itemsize", "nbytes"), "compute it from `{x}.size` and the bytes of its dtype"),
