@@ -7,7 +7,7 @@ import inspect
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from kaio.dsl import complex_calls, stores, vectors
+from kaio.dsl import complex_calls, stores, tuples, vectors  # noqa: F401 - tuples adds operators
 from kaio.dsl.complexes import ComplexType
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved
 from kaio.dsl.rule_error import RuleError

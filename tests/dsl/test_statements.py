@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import textwrap
 
 import numpy as np
 import pytest
 
 import kaio
+from kaio.dtypes import dtype_of
 from tests.dsl.from_text import kernel, message, namespace, run
 
 COUNT = 12
@@ -43,6 +45,8 @@ BODIES = {
     "assertion": "assert x < 100, 'never'\nwhile True:\n    y += 3\n    if y > x:\n        break\n    pass",
     "chained": "a = b = c = x\nb += 1\nc += b\ny = a * 10000 + b * 100 + c",
     "captured_text": 'if MODE == "fast":\n    y = 1\nelif MODE in ("slow", "exact"):\n    y = 2\nelse:\n    y = 3',
+    "joined_tuples": "t = ()\nt += (x, x + 1)\nt = t + (7,)\nu = (t[2], x) * 2 + 2 * (t[1],) + (x,) * 0\n"
+    "y = len(t) + 10 * len(u) + t[0] * 100 + t[2] * 3 + u[3] * 5 + u[5]",
     "captured_text_matched": 'match MODE:\n    case "fast":\n        y = 1\n    case "slow" | "exact":\n        y = 2',
 }
 NAMES = {"OFFSETS": (-1, 2, 40), "MODE": "exact", "LIMIT": None}
@@ -64,6 +68,56 @@ def test_a_statement_means_what_it_does_in_python(name: str, device: kaio.Device
     )
     (found,) = run(made, [X], [np.int32], device=device)
     assert found.tolist() == by_python(BODIES[name])
+
+
+def test_a_tuple_is_built_in_a_loop_that_is_written_out(device: kaio.Device) -> None:
+    made = kernel(
+        "@kernel\ndef k(x: In[i32], y: Out[i32]):\n    parts = ()\n    for k in unrolled(range(4)):\n"
+        "        parts += (x[k],)\n    for k in unrolled(range(4)):\n        y[k] = parts[3 - k]"
+    )
+    (found,) = run(made, [np.array([3, 1, 4, 1], np.int32)], [np.int32], device=device, check="off")
+    assert found.tolist() == [1, 4, 1, 3]
+
+
+def test_a_tuple_does_not_grow_without_end() -> None:
+    text = "@kernel\ndef k(x: In[i32], y: Out[i32]):\n    t = (x[0], 1)\n    y[0] = (t * 600)[0]"
+    assert "a tuple of 1200 items; one has at most 1024" in message(text)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32, np.uint64], ids=lambda dtype: dtype.__name__)
+def test_a_range_with_any_bounds_and_step_has_the_turns_of_python(dtype: type[np.integer], device: kaio.Device) -> None:
+    """Neither the number nor what is left of the range wraps at the ends of the type."""
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    ends = sorted({low, low + 1, low + 5, 0, 2, 7, high // 2, high - 5, high - 1, high, *([-1, -3] if low else [])})
+    cases = [(a, b, s) for a in ends for b in ends for s in [*ends, 3, 100] if s]
+    turns = [list(itertools.islice(range(*case), 20)) for case in cases]
+    name = dtype_of(np.dtype(dtype))
+    made = kernel(
+        f"""
+        @kernel
+        def k(start: In[{name!r}], stop: In[{name!r}], step: In[{name!r}], turns: Out[i32], last: Out[{name!r}]):
+            i = grid(1)
+            if i < start.size:
+                n = 0
+                for v in range(start[i], stop[i], step[i]):
+                    n += 1
+                    last[i] = v
+                    if n == 20:
+                        break
+                turns[i] = n
+        """
+    )
+    counts, last = run(made, [np.array(c, dtype) for c in zip(*cases, strict=True)], [np.int32, dtype], device=device)
+    assert counts.tolist() == [len(found) for found in turns]
+    assert last.tolist() == [found[-1] if found else 0 for found in turns]
+
+
+def test_a_loop_over_the_grid_asks_once_which_way_it_goes() -> None:
+    """The step is not known to be positive; each turn takes one subtraction and one comparison all the same."""
+    made = one("for k in range(grid(1), x.size, grid_dim.x * block_dim.x):\n    y[k] = x[k]")
+    loop = made.ptx("sm_90").partition("$L__BB0_2:")[2].partition("bra")[0]
+    assert loop.count("setp") == 1
+    assert "and.pred" not in loop
 
 
 def one(body: str, x_type: str = "f32", y_type: str = "f32", **names: object) -> kaio.Kernel:

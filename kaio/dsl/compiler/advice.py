@@ -143,7 +143,7 @@ def instead_of_operand(operand: Type, text: str, grid: int | None) -> str | None
         return "index the buffer to get a number"
     if isinstance(operand, TupleType) and grid:
         return f"it is a position of {grid} numbers: write `{', '.join(_AXES[:grid])} = kaio.grid({grid})`"
-    if isinstance(operand, TupleType):
+    if isinstance(operand, TupleType) and operand.items:
         return f"it is a tuple of {len(operand.items)}; take one of its items, for example `{text}[0]`"
     if isinstance(operand, ObjectType) and isinstance(operand.value, Namespace):
         return f"read one of its axes: `{text}.x`"

@@ -49,6 +49,9 @@ def set_item(inference: Inference, statement: ir.SetItem) -> None:
     if array is None or index is None or value is None:
         return None
     name = inference.origins.text(statement.array)
+    if isinstance(array, Compound):
+        way_out = "make a new one, or an array, which is `kaio.local_mem(shape, dtype)`"
+        raise RuleError(f"`{name}` is {show(array)}, whose items are not set", way_out)
     target = _element(inference, statement.array, statement.index, array, index)
     if statement.path:
         return _set_part(inference, statement, target, value)

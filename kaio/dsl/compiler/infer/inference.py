@@ -39,6 +39,7 @@ __all__ = ["Inference", "TypeCallee"]
 __tracebackhide__ = is_message
 
 TypeCallee = Callable[[FunctionType, Mapping[str, Type], Place], ir.Typed]
+_CONDITIONAL = "conditional expression"
 _MOST_ROUNDS = 50
 
 
@@ -139,7 +140,7 @@ class Inference:
         if not known:
             return None
         if ir.is_temporary(assign.target):
-            return _merge(known, "conditional expression", joins.merge_branches)
+            return _merge(known, _CONDITIONAL, joins.merge_branches)
         in_loop = any(self.order.get(at, -1) >= self.order[block.label] for at, _ in assign.op.incoming)
         return _merge(known, ir.user_name(assign.target), lambda t: joins.merge_variable(t, in_loop)[0])
 
@@ -254,7 +255,8 @@ def _merge(known: list[Type], what: str, scalars: Callable[[list[Any]], Type]) -
     if isinstance(first, EnumType) and all(isinstance(t, EnumType) and t.of is first.of for t in known):
         return EnumType(first.of)
     other = next(t for t in known if t != first)
-    raise RuleError(f"`{what}` is {show(first)} and also {show(other)}", "give the two different names")
+    way_out = "give both branches one type" if what == _CONDITIONAL else "give the two different names"
+    raise RuleError(f"`{what}` is {show(first)} and also {show(other)}", way_out)
 
 
 def _iterator(value: Type, text: str) -> IteratorType:
