@@ -111,10 +111,10 @@ class _Teller:
                 Mistake(f"{what}\n  {self.thread} waits here", here.place, trace=here.trace),
                 Mistake(f"{self.other} waits here", there.place, way_out, there.trace),
             )
-        if here.kind in ("cluster", "grid"):
-            what = (
-                f"not all threads of a {here.kind} reach `{here.text}()` in {self.kernel}\n  {self.thread} waits here"
-            )
+        is_round = here.reach == 1 << (-1 - self.record.word(abi.STATE, self.record.other))
+        if here.kind in ("cluster", "grid") or (here.kind == "whole" and not is_round):
+            whom = "block" if here.kind == "whole" else here.kind
+            what = f"not all threads of a {whom} reach `{here.text}()` in {self.kernel}\n  {self.thread} waits here"
             way_out = f"no thread may return before `{here.text}()`: put a guard round the work, not a `return`"
             return self._made(here, Mistake(f"{what}; {self.other} has returned", here.place, way_out, here.trace))
         what = f"not all threads of a block reach a barrier in {self.kernel}"

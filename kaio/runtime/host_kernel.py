@@ -34,7 +34,7 @@ _GEOMETRY = struct.Struct("@9ii")  # BLOCK_DIM, GRID_DIM, BLOCK_IDX, THREADS
 _STOP = 8  # byte offset in the counter: whether workers stop before their next chunk of blocks
 _FAULT = struct.Struct("@4i2q")  # FAULT ... FAULT_SIZE
 _KINDS = {
-    "barrier": abi.BARRIER, "named": abi.NAMED, "cluster": abi.CLUSTER, "grid": abi.GRID,
+    "barrier": abi.BARRIER, "whole": abi.WHOLE, "named": abi.NAMED, "cluster": abi.CLUSTER, "grid": abi.GRID,
     "warp": abi.WARP, "warp_all": abi.WARP_ALL, "warp_sync": abi.WARP_SYNC,
     "warp_sync_all": abi.WARP_SYNC_ALL, "warp_any_all": abi.WARP_ANY,
 }  # fmt: skip

@@ -87,17 +87,25 @@ def test_a_lane_that_has_returned_is_missed():
     assert "folding.py" not in told
 
 
-def test_a_warp_that_has_returned_is_missed():
-    told = fault_of("""
-        @kernel
-        def k(x: InOut[f32]):
-            i = grid(1)
-            if i >= 64:
-                return
-            x[i] = block_reduce_sum(x[i])
-    """, 128)  # fmt: skip
-    assert "a warp has returned before `block_reduce_sum`, in which all threads of the block take part" in told
-    assert "x[i] = block_reduce_sum(x[i])" in told
+RETURNED = [("i >= 64", 0, 64), ("i < 32", 32, 0), ("32 <= i < 64", 0, 32)]
+OF_A_BLOCK = ["block_reduce_sum", "block_reduce_argmax", "block_scan_sum", "block_broadcast"]
+
+
+@pytest.mark.parametrize("operation", OF_A_BLOCK)
+@pytest.mark.parametrize(("who", "waiting", "returned"), RETURNED)
+def test_a_warp_that_has_returned_is_missed(operation, who, waiting, returned):
+    of_pair = "[0]" if "arg" in operation else ""
+    text = f"@kernel\ndef k(x: InOut[f32]):\n    i = grid(1)\n    if {who}:\n        return\n"
+    told = fault_of(f"{text}    x[i] = {operation}(x[i]){of_pair}\n", 128)
+    assert told.startswith(f"not all threads of a block reach `{operation}()` in kernel `k`\n")
+    assert f"thread ({waiting}, 0, 0) of block (0, 0, 0) waits here; thread ({returned}, 0, 0) has returned" in told
+    assert f"x[i] = {operation}(x[i])" in told
+    assert f"no thread may return before `{operation}()`: put a guard round the work, not a `return`" in told
+
+
+def test_a_thread_whose_value_would_be_told_to_all_is_missed_where_it_alone_has_returned():
+    text = "@kernel\ndef k(x: InOut[f32]):\n    i = grid(1)\n    if i == 40:\n        return\n"
+    assert "thread (40, 0, 0) has returned" in fault_of(f"{text}    x[i] = block_broadcast(x[i], 40)\n", 64)
 
 
 def test_a_broadcast_of_a_thread_that_does_not_exist_is_found():

@@ -22,7 +22,7 @@ Whether there is a second warp is the same for all who meet at a wait or a shuff
 from __future__ import annotations
 
 from kaio.dsl.collective.numbers import by_redux, identity, of_type, rank, redux
-from kaio.dsl.collective.steps import arrive, farthest, from_above, from_below, from_lane, get, get_result, put, require
+from kaio.dsl.collective.steps import arrive, farthest, from_above, from_below, from_lane, get, put, require
 from kaio.dsl.index import block_dim
 from kaio.dsl.warp import lane_id, warp_id
 
@@ -167,7 +167,7 @@ def finish_fold(value, function):
         if lane == 0:
             put(value, 32)
     arrive()
-    return get_result(value, 32)
+    return get(value, 32)
 
 
 # ---------------------------------------------------------------------- scans
@@ -214,7 +214,7 @@ def folds_before(value, function, count):
             put(value, 33 + lane)  # for the next warp
     arrive()
     if warp > 0:
-        value = get_result(value, 32 + warp)
+        value = get(value, 32 + warp)
     return value
 
 
@@ -312,6 +312,6 @@ def broadcast_block(value, thread):
     if linear_thread() == thread:
         put(value, 0)
     arrive()
-    value = get_result(value, 0)
+    value = get(value, 0)
     arrive()
     return value

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = [
-    "arrive", "exchangeable", "farthest", "from_above", "from_below", "from_lane", "get", "get_result", "put",
-    "require",
+    "arrive", "exchangeable", "farthest", "from_above", "from_below", "from_lane", "get", "put", "require",
 ]  # fmt: skip
 
 SLOTS = 64
@@ -130,11 +129,6 @@ def put(value: Any, slot: int) -> None:
 
 
 def _get(e: Emitter, call: TypedCall, value: Any, slot: Any) -> Any:
-    e.target.check_present(e, slot, e.operation)
-    return _get_result(e, call, value, slot)
-
-
-def _get_result(e: Emitter, call: TypedCall, value: Any, slot: Any) -> Any:
     from kaio.dsl.compiler.parts import value_from, words_of
 
     count = len(words_of(e, value, call.operands[0]))
@@ -148,12 +142,7 @@ def _get_typing(value: Type, slot: Type) -> Resolved:
 
 @intrinsic(_get_typing, emit=_get)
 def get(value: Any, slot: int) -> Any:
-    """What warp `slot` has left, a value like this one."""
-
-
-@intrinsic(_get_typing, emit=_get_result)
-def get_result(value: Any, slot: int) -> Any:
-    """What is in a slot that is not a warp's own, a value like this one."""
+    """What was left in a slot, a value like this one."""
 
 
 def _arrive_cuda(e: Emitter, call: TypedCall) -> None:
@@ -161,12 +150,12 @@ def _arrive_cuda(e: Emitter, call: TypedCall) -> None:
 
 
 def _arrive_host(e: Emitter, call: TypedCall) -> None:
-    e.target.suspend(e, "barrier", e.operation)
+    e.target.suspend(e, "whole", e.operation)
 
 
 @intrinsic(lambda: Resolved((), NONE), cuda=_arrive_cuda, host=_arrive_host, suspends=True)
 def arrive() -> None:
-    """Wait for the whole block."""
+    """Wait for the whole block, of which no thread may have returned: another could need what it would have left."""
 
 
 def _require(e: Emitter, call: TypedCall, holds: Any) -> None:

@@ -143,9 +143,6 @@ class _PlainTarget:
     def scratch(self, e: Emitter, part: int, count: int) -> llvm.Value:
         raise InternalError("a function without threads has no shared memory")
 
-    def check_present(self, e: Emitter, warp: llvm.Value, what: str) -> None:
-        return None
-
     def local(self, e: Emitter, element: llvm.Type, count: int, name: str) -> llvm.Value:
         with e.b.goto_entry_block():
             return e.b.bitcast(e.b.alloca(llvm.ArrayType(element, count), name=name), element.as_pointer())

@@ -269,9 +269,6 @@ class CudaTarget:
     def check_lane(self, e: Emitter, holds: Any, lane: Any, peers: Any, what: str) -> None:
         """Unchecked: the CPU device finds it."""
 
-    def check_present(self, e: Emitter, warp: Any, what: str) -> None:
-        """Unchecked."""
-
     def give(self, e: Emitter, words: Sequence[Any]) -> None:
         raise NotImplementedError("the records spell CUDA's barriers")
 

@@ -397,15 +397,6 @@ class Body:
             with self._unless(e, holds):
                 self._fault(e, Site("lane", e.place, e.trace, what), lane, e.b.zext(peers.members, I64))
 
-    def check_present(self, e: Emitter, warp: llvm.Value, what: str) -> None:
-        """A thread that has returned has a negative state; one that waits or runs has not."""
-        if self.checks:
-            first = e.b.sub(e.b.shl(warp, I32(5)), self.thread)
-            state = e.b.load(e.b.gep(self._word(e.b, abi.STATE), [first]))
-            with self._unless(e, e.b.icmp_signed(">=", state, I32(0))):
-                text = f"a warp has returned before `{what}`, in which all threads of the block take part,"
-                self._fault(e, Site("check", e.place, e.trace, text))
-
     def _word(self, b: llvm.IRBuilder, word: int) -> llvm.Value:
         return own_word(b, self._words, word)
 

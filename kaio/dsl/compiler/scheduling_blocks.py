@@ -19,7 +19,7 @@ _THREADS, _FAULT, _FAULT_INDEX, _FAULT_SIZE = (
 _COUNT, _ARRIVED = abi.COUNT // 4, abi.ARRIVED // 4
 _NAMED_COUNT, _NAMED_TURN, _NAMED_THREADS = abi.NAMED_COUNT // 4, abi.NAMED_TURN // 4, abi.NAMED_THREADS // 4
 _STATE, _GIVEN = abi.STATE, abi.GIVEN
-_BARRIER, _NAMED, _CLUSTER, _WARP = abi.BARRIER, abi.NAMED, abi.CLUSTER, abi.WARP
+_WHOLE, _NAMED, _CLUSTER, _WARP = abi.WHOLE, abi.NAMED, abi.CLUSTER, abi.WARP
 _DIVERGED, _WENT_ROUND, _SHORT = abi.DIVERGED, abi.WENT_ROUND, abi.SHORT
 
 
@@ -36,8 +36,8 @@ def run_block(context, c, words, kinds, reach, step, run, state):
             state = meeting_point(c, words, kinds, reach, threads)
         if state <= 0:
             return 0
-        if kinds[state] != _BARRIER:
-            if kinds[state] & 255 != _BARRIER:
+        if kinds[state] > _WHOLE:
+            if kinds[state] & 255 > _WHOLE:
                 return state
             count(c, words, threads)
         native(run, context, 0, threads, state)
@@ -61,15 +61,15 @@ def run_warps(context, c, words, kinds, reach, step, run, state):
         step, state = run, common_state(words, threads)
         if state < 0:
             return 0
-        if state == 0 or kinds[state] & 255 != _BARRIER:
+        if state == 0 or kinds[state] & 255 > _WHOLE:
             if release(c, words, kinds, threads) != 0:
                 state = 0
                 continue
             state = meeting_point(c, words, kinds, reach, threads)
             if state <= 0:
                 return 0
-        if kinds[state] != _BARRIER:
-            if kinds[state] & 255 != _BARRIER:
+        if kinds[state] > _WHOLE:
+            if kinds[state] & 255 > _WHOLE:
                 return state
             count(c, words, threads)
 
@@ -127,7 +127,7 @@ def meeting_point(c, words, kinds, reach, threads):
         if state > 0 and state != words[_STATE, leader]:
             return report(c, _DIVERGED, leader, thread)
     state = words[_STATE, leader]
-    all_must_come = kinds[state] & 255 >= _CLUSTER
+    all_must_come = kinds[state] & 255 >= _CLUSTER or kinds[state] & 255 == _WHOLE
     for thread in range(threads):
         other = words[_STATE, thread]
         # An early return is fine. A thread that left where everyone passes who was at the barrier has gone round it.

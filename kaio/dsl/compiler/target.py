@@ -68,9 +68,6 @@ class Target(Protocol):
     def scratch(self, e: Emitter, part: int, count: int) -> llvmlite_ir.Value:
         """A pointer to `count` i32 of shared memory, which are the same ones wherever that part is asked for."""
 
-    def check_present(self, e: Emitter, warp: llvmlite_ir.Value, what: str) -> None:
-        """Leave with a fault if the first thread of that warp has returned; nothing where unchecked."""
-
     def local(self, e: Emitter, element: llvmlite_ir.Type, count: int, name: str) -> llvmlite_ir.Value:
         """A pointer to `count` elements of this thread's own."""
 
