@@ -152,8 +152,9 @@ def ptx(
 
 # ---------------------------------------------------------------------- checks where it is made
 def _first_word(text: str) -> str:
-    """The instruction that a text begins with, behind declarations of registers."""
-    words = re.findall(r"(?:^|[;{}\n])\s*([a-z][\w.:]*)", text)
+    """The instruction that a text begins with, behind declarations of registers, labels and predicates."""
+    bare = re.sub(r"//.*|/\*.*?\*/|[A-Za-z_$%][\w$]*:(?!:)|@!?\s*%?\w+", "", _PLACEHOLDER.sub("_", text))
+    words = re.findall(r"(?:^|[;{}\n])\s*([a-z][\w.:]*)", bare)
     return str(words[0]) if words else "inline PTX"
 
 

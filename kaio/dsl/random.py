@@ -115,6 +115,8 @@ def _normal4(seed: u64, offset: u64) -> Any:
 def _check_int(value: Type, what: str) -> None:
     if not (isinstance(value, DType) and value.is_int) and not (isinstance(value, Weak) and value.kind == "i"):
         raise RuleError(f"{what} is an integer, not {show(value)}", "cast it: a seed and a counter have no fraction")
+    if isinstance(value, Weak) and not all(-(2**63) <= number < 2**64 for number in value.values):
+        raise RuleError(f"{what} has 64 bits, and {show(value)} has more")
 
 
 def _philox_typing(seed: Type, *counter: Type) -> Resolved:

@@ -27,6 +27,8 @@ REFUSED = [
     ("block_reduce(x[0], math.sqrt)", "`sqrt(value, /)`: too many positional arguments", None),
     ("block_scan(x[0], wider, True)", "an exclusive `block_scan` has nothing to give to the first thread",
      "say what: `exclusive=True, initial=0`"),
+    ("block_scan(n[0], max, True, 0.5)", "what `block_scan` puts in front is float literal 0.5, which is no i32",
+     "cast it to the type of the value"),
     ("block_scan_sum(x[0], 1)", "is a bool, not int literal 1", None),
     ("warp_reduce_argmin(x[0], x[0])", "the index that `warp_reduce_argmin` gives is an integer, not f32", None),
     ("warp_broadcast(x[0], 32)", "the lane of `warp_broadcast` is 0 to 31, not int literal 32", None),

@@ -293,6 +293,21 @@ def test_it_shows_its_text_and_is_not_copied() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("{ .reg .b32 t; add.u32 t, {a}, 1; mov.b32 {out}, t; }", "add.u32"),
+        ("{ .reg .pred p;\n  setp.ne.u32 p, {a}, 0;\n  selp.u32 {out}, 1, 0, p; }", "setp.ne.u32"),
+        ("{ again: add.u32 {out}, {a}, 1; }", "add.u32"),
+        ("// mov.u32 is slower\n@!{a} neg.s32 {out}, 1;", "neg.s32"),
+        ("ld.global.L1::no_allocate.u32 {out}, [{a}];", "ld.global.L1::no_allocate.u32"),
+    ],
+)
+def test_messages_call_it_what_its_first_instruction_is(text: str, name: str) -> None:
+    kind = kaio.bool_ if "@" in text else u32
+    assert kaio.ptx(text, a=kind, out=u32).name == name
+
+
 # ---------------------------------------------------------------------- mistakes in a kernel
 wrong = kaio.ptx("prmtt.b32 {out}, {a}, {a}, 3;", a=u32, out=u32)
 

@@ -201,6 +201,14 @@ def test_a_seed_and_an_offset_are_integers() -> None:
     assert message(seed) == "the seed of `random_normal` is an integer, not f32"
 
 
+def test_a_literal_of_more_than_64_bits_is_refused() -> None:
+    @kaio.kernel
+    def seed(out: Out[u32]):
+        out[0] = kaio.random_u32(-(2**63), 2**64 - 1) ^ kaio.philox(2**64, 0)[0]
+
+    assert message(seed) == "the seed of `philox` has 64 bits, and int literal 18446744073709551616 has more"
+
+
 def test_another_dtype_is_refused() -> None:
     @kaio.kernel
     def whole(out: Out[u32]):

@@ -18,31 +18,34 @@ if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
-__all__ = ["by_redux", "identity", "of_type", "rank", "redux"]
+__all__ = ["by_redux", "converts", "identity", "of_type", "rank", "redux"]
 
 
-def _of_type(value: Type, like: Type) -> Resolved:
-    wanted, pairs = exchangeable(like, "it"), [(value, like)]
+def converts(value: Type, like: Type) -> bool:
+    """Whether a value becomes one of the type of another as in a store, part by part."""
+    pairs = [(value, like)]
     if isinstance(like, Compound):
         if not (isinstance(value, Compound) and value.is_like(like)):
-            raise _wrong_result(value, like)
+            return False
         pairs = list(zip(value.items, like.items, strict=True))
     for given, type_ in pairs:
         if not isinstance(given, DType | Weak) or not isinstance(type_, DType | Weak):
             if given != type_:
-                raise _wrong_result(value, like)
+                return False
             continue
         try:
             stores.store(given, literals.default(type_))
         except RuleError:
-            raise _wrong_result(value, like) from None
+            return False
+    return True
+
+
+def _of_type(value: Type, like: Type) -> Resolved:
+    wanted = exchangeable(like, "it")
+    if not converts(value, like):
+        what = f"the function of two {show(like)} gives {show(value)}, which is no {show(like)}"
+        raise RuleError(what, "cast what it returns")
     return Resolved((wanted, wanted), wanted)
-
-
-def _wrong_result(value: Type, like: Type) -> RuleError:
-    return RuleError(
-        f"the function of two {show(like)} gives {show(value)}, which is no {show(like)}", "cast what it returns"
-    )
 
 
 @intrinsic(_of_type, emit=lambda e, call, value, like: value)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import literals
 from kaio.dsl.collective import folding
+from kaio.dsl.collective.numbers import converts
 from kaio.dsl.collective.signatures import (
     ArgReduction,
     FunctionReduction,
@@ -240,6 +241,9 @@ def _function_scan(group: str) -> FunctionScan:
                 f"an exclusive `{name}` has nothing to give to the first thread",
                 "say what: `exclusive=True, initial=0`",
             )
+        if not converts(initial, given):
+            what = f"what `{name}` puts in front is {show(initial)}, which is no {show(given)}"
+            raise RuleError(what, "cast it to the type of the value")
         return _resolved((given, function, BOOL, initial), flagged)
 
     doc = (
