@@ -1,5 +1,7 @@
 """Element types out of NumPy's structured dtypes: fields of numbers, of nested structs, and sub-arrays of them.
 
+A class of records may have fields of packed vectors too, which lie where one access reaches them, as in CUDA C++.
+
 >>> import numpy as np
 >>> particle = np.dtype([("mass", "f4"), ("pos", "f8", (3,))], align=True)
 >>> struct_dtype(particle)
@@ -9,7 +11,8 @@ struct(mass: f32, pos: f64[3])
 from __future__ import annotations
 
 import copyreg
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -19,7 +22,7 @@ from kaio.dtypes import DType, dtype_of
 from kaio.errors import KaioError
 from kaio.record_classes import hints_of, is_record, names_of, tuple_items
 
-__all__ = ["StructDType", "StructField", "record_dtype", "struct_dtype"]
+__all__ = ["StructDType", "StructField", "is_laid_out_as", "record_dtype", "struct_dtype"]
 
 _MOST_ITEMS = 64
 
@@ -38,14 +41,15 @@ class StructField:
 
 
 class StructDType(DType):
-    """The class of element types out of structured dtypes; `fields` are theirs."""
+    """The class of element types out of structured dtypes; `fields` are theirs, `of` the class of records if any."""
 
     fields: tuple[StructField, ...]
+    of: type | None
 
     @property
     def alignment(cls) -> int:
         """What the address of an element is a multiple of, in bytes: of the largest field's."""
-        return cls.numpy.alignment
+        return max(map(_alignment, (field.dtype for field in cls.fields)))
 
     def __call__(cls, *args: Any) -> Any:
         """The NumPy scalar of these fields."""
@@ -53,7 +57,7 @@ class StructDType(DType):
 
 
 def _reduced(dtype: StructDType) -> tuple[Any, ...]:
-    return struct_dtype, (dtype.numpy,)
+    return (struct_dtype, (dtype.numpy,)) if dtype.of is None else (record_dtype, (dtype.of,))
 
 
 copyreg.pickle(StructDType, _reduced)
@@ -73,26 +77,60 @@ def struct_dtype(numpy: np.dtype[Any]) -> StructDType:
 def record_dtype(of: type) -> StructDType:
     """The element type of a NamedTuple or a dataclass: its fields, aligned; KaioError for one without a dtype."""
     hints = hints_of(of)
-    return struct_dtype(np.dtype([_format(of, name, hints.get(name)) for name in names_of(of)], align=True))
+    fields = [(name, *_annotated(of, name, hints.get(name))) for name in names_of(of)]
+    if not any(_has_vectors(dtype) for _, dtype, _ in fields):
+        return struct_dtype(np.dtype([(name, dtype.numpy, shape) for name, dtype, shape in fields], align=True))
+    return _with_vectors(of, fields)
 
 
-def _format(of: type, name: str, hint: Any) -> Any:
-    """A field as `numpy.dtype` takes it: a dtype, a record, or a tuple of the same ones, which is a sub-array."""
+def is_laid_out_as(dtype: DType, other: DType) -> bool:
+    """Whether elements of two structured types are the same to NumPy; one may be a record that has vectors."""
+    return dtype is other or (dtype.kind == other.kind == "s" and dtype.numpy == other.numpy)
+
+
+def _with_vectors(of: type, fields: list[tuple[str, DType, tuple[int, ...]]]) -> StructDType:
+    """The element type of fields of which some are vectors, whose places are multiples of their size."""
+    offsets, end = [], 0
+    for _, dtype, shape in fields:
+        offsets.append(_rounded_up(end, _alignment(dtype)))
+        end = offsets[-1] + dtype.itemsize * math.prod(shape)
+    whole = _rounded_up(end, max(_alignment(dtype) for _, dtype, _ in fields))
+    formats = [(dtype.numpy, shape) for _, dtype, shape in fields]
+    names = [name for name, _, _ in fields]
+    numpy = np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": whole})
+    return _made(numpy, tuple(replace(_field(numpy, name), dtype=dtype) for name, dtype, _ in fields), of)
+
+
+def _has_vectors(dtype: DType) -> bool:
+    return dtype.kind == "v" or (isinstance(dtype, StructDType) and any(_has_vectors(f.dtype) for f in dtype.fields))
+
+
+def _alignment(dtype: DType) -> int:
+    """Of a field: vectors are loaded whole, anything else number by number."""
+    return dtype.alignment if dtype.kind in "vs" else dtype.numpy.alignment
+
+
+def _rounded_up(offset: int, alignment: int) -> int:
+    return -(-offset // alignment) * alignment
+
+
+def _annotated(of: type, name: str, hint: Any) -> tuple[DType, tuple[int, ...]]:
+    """The dtype and shape of a field: of a dtype, a record, or a tuple of the same ones, which is a sub-array."""
     items = tuple_items(hint)
     if items is not None and all(item is items[0] for item in items):
-        _, base, *inner = _format(of, name, items[0])
-        return name, base, (len(items), *(inner[0] if inner else ()))
+        dtype, inner = _annotated(of, name, items[0])
+        return dtype, (len(items), *inner)
     if isinstance(hint, DType):
-        return name, hint.numpy
+        return hint, ()
     if is_record(hint):
-        return name, record_dtype(hint).numpy
+        return record_dtype(hint), ()
     raise KaioError(
         f"field `{name}` of `{of.__name__}` is no dtype, and an element of a buffer has fields of dtypes",
         help=f"for example `{name}: f32`, or `{name}: tuple[f32, f32]`",
     )
 
 
-def _made(numpy: np.dtype[Any], fields: tuple[StructField, ...]) -> StructDType:
+def _made(numpy: np.dtype[Any], fields: tuple[StructField, ...], of: type | None = None) -> StructDType:
     alignment = max((field.dtype.numpy.alignment for field in fields), default=1)
     if not fields:
         raise KaioError(f"a structured dtype without fields (`{numpy}`) has no elements")
@@ -105,7 +143,7 @@ def _made(numpy: np.dtype[Any], fields: tuple[StructField, ...]) -> StructDType:
     parts = tuple((field.name, field.dtype) for field in fields)
     whole = np.dtype(numpy, align=True) if numpy.alignment < alignment else numpy
     made = StructDType(name, (), {"__module__": __name__}, kind="s", bits=8 * numpy.itemsize, numpy=whole, parts=parts)
-    made.fields = fields
+    made.fields, made.of = fields, of
     return made
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from kaio.dsl.complexes import complex_type
 from kaio.dsl.records import RecordType
 from kaio.dsl.values import TupleType, Type
+from kaio.dsl.vectors import vector_type
 from kaio.dtypes import DType
 from kaio.structs import StructDType, StructField
+from kaio.vectors import VectorDType
 
 __all__ = ["field_type", "part_offset", "struct_type"]
 
@@ -26,6 +28,8 @@ def field_type(field: StructField) -> Type:
 def _one(dtype: DType) -> Type:
     if isinstance(dtype, StructDType):
         return struct_type(dtype)
+    if isinstance(dtype, VectorDType):
+        return vector_type(dtype)
     return complex_type(dtype) if dtype.kind == "c" else dtype
 
 

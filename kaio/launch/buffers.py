@@ -17,6 +17,7 @@ from kaio.program import Access
 from kaio.runtime import GpuBuffer
 from kaio.runtime.layout import overlaps_itself
 from kaio.runtime.scalars import describe, is_masked
+from kaio.structs import is_laid_out_as
 
 __all__ = ["buffer_check", "named"]
 
@@ -39,6 +40,8 @@ def buffer_check(kernel: str, param: Param, dtype: DType, first: str) -> Callabl
         __tracebackhide__ = is_message
         if type(value) is not GpuBuffer:
             value = _foreign(kernel, name, dtype, access, value)
+        if value.dtype is not dtype and is_laid_out_as(value.dtype, dtype):
+            value = _seen_as(kernel, name, dtype, value)
         if value.dtype is not dtype or value.ndim != ndim or not (strided or value.is_contiguous):
             raise _wrong_buffer(kernel, param, dtype, ndim, value)
         try:
@@ -118,6 +121,18 @@ def _wrong_buffer(kernel: str, param: Param, dtype: DType, ndim: int, value: Gpu
         annotated = replace(annotation, dtype=dtype, strided=True)
         way_out = f"copy it with `{name}.copy()`, or annotate `{name}: {annotated!r}`"
     return LaunchError(f"argument `{name}` of kernel `{kernel}` {what}", help=way_out)
+
+
+def _seen_as(kernel: str, name: str, dtype: DType, value: GpuBuffer[Any]) -> GpuBuffer[Any]:
+    """The buffer of a structured dtype as one of a record that is laid out the same, and has vectors."""
+    __tracebackhide__ = is_message
+    try:
+        return value.view(dtype)
+    except BufferClosedError as problem:
+        raise named(problem, kernel, name) from None
+    except KaioError as problem:
+        mistake = problem.mistakes[0]
+        raise LaunchError(f"argument `{name}` of kernel `{kernel}`: {mistake.what}", help=mistake.help) from None
 
 
 def _wrong_device(kernel: str, name: str, device: Any, first: str, first_device: Any) -> LaunchError:

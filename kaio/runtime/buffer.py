@@ -17,6 +17,7 @@ from kaio.runtime.layout import byte_range, is_contiguous, read_sizes, reshaped,
 from kaio.runtime.memory import Memory, closed_memory
 from kaio.runtime.no_array import NoArray
 from kaio.runtime.transfer import check_out, read, write
+from kaio.structs import is_laid_out_as
 
 if TYPE_CHECKING:
     from kaio.runtime.device import Device
@@ -264,7 +265,7 @@ class GpuBuffer(NoArray, Generic[T]):
             raise KaioError(
                 f"a {self._spelled()} cannot be copied from shape {shape}", help="the shapes must be equal: reshape it"
             )
-        if dtype is not self.dtype:
+        if not is_laid_out_as(dtype, self.dtype):
             raise KaioError(
                 f"a {self._spelled()} cannot be copied from {dtype!r}",
                 help=f"convert it with `.astype(…)` to {self.dtype!r}",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import kaio
-from kaio import Const, In, InOut, Out, f32, f64
+from kaio import Const, In, InOut, Out, f32, f32x2, f32x4, f64
 from kaio.dtypes import dtype_of
 from kaio.structs import struct_dtype
 from tests.dsl.from_text import kernel, message
@@ -321,6 +321,81 @@ def test_a_record_class_is_an_element_type(device):
     assert got["limits"]["high"].tolist() == [20, 20, 20]
     assert got["id"].tolist() == [7, 2, 3]
     assert ".param .f64 start_pos_2" in k.ptx("sm_90")
+
+
+class Star(NamedTuple):
+    pos: f32x4
+    id: kaio.u8
+    bytes: kaio.u8x4
+    vel: f32x4
+    pair: tuple[f32x2, f32x2]
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+    number: kaio.i32
+    star: Star
+
+
+@kaio.kernel
+def turned(x: In[Star], y: Out[Star], named: InOut[Named], by: Star):
+    tile = kaio.shared_mem(4, Star)
+    kept = kaio.local_mem(2, Named)
+    i = kaio.grid(1)
+    if i < x.size:
+        tile[i] = x[i]
+        kept[i % 2] = named[i]
+        star = tile[i]
+        y[i] = Star(star.pos * 2 + by.pos, star.id + 1, star.bytes + by.bytes, (1, 2, 3, star.vel.w), star.pair)
+        y[i].vel.y = 9
+        y[i].pair[1] = (star.pair[0].y, 7)
+        named[i].star = star
+        named[i].number = kept[i % 2].number + 5
+
+
+def stars(count):
+    made = np.zeros(count, dtype_of(Star).numpy)
+    for k, lane in enumerate("xyzw"):
+        made["pos"][lane], made["vel"][lane], made["bytes"][lane] = np.arange(count) * 10 + k, -k, k
+    made["pair"]["x"], made["pair"]["y"], made["id"] = [1, 2], [3, 4], np.arange(count)
+    return made
+
+
+def test_a_record_class_has_vectors_for_fields(device):
+    host = stars(3)
+    x, y, named = device.alloc_from(host), device.alloc_zeros(3, Star), device.alloc_zeros(3, Named)
+    by = Star(kaio.f32x4(1), 0, kaio.u8x4(254), kaio.f32x4(0), (f32x2(0), f32x2(0)))
+    turned.over(3).block(4).launch(x, y, named, by).wait()
+    wanted = host.copy()
+    for k, lane in enumerate("xyzw"):
+        wanted["pos"][lane] = host["pos"][lane] * 2 + 1
+        wanted["bytes"][lane] = host["bytes"][lane] + np.uint8(254)
+        wanted["vel"][lane] = (1, 9, 3, -3)[k]
+    wanted["id"] += 1
+    wanted["pair"][:, 1]["x"], wanted["pair"][:, 1]["y"] = 3, 7
+    assert repr(y.to_host()) == repr(wanted)
+    assert repr(named.to_host()["star"]) == repr(host)
+    assert named.to_host()["number"].tolist() == [5, 5, 5]
+
+
+def test_a_vector_in_a_record_lies_where_it_is_loaded_at_once():
+    dtype = dtype_of(Star)
+    assert repr(dtype) == "struct(pos: f32x4, id: u8, bytes: u8x4, vel: f32x4, pair: f32x2[2])"
+    assert [field.offset for field in dtype.fields] == [0, 16, 20, 32, 48]
+    assert (dtype.itemsize, dtype.alignment) == (64, 16)
+    assert [field.offset for field in dtype_of(Named).fields] == [0, 16]
+    assert pickle.loads(pickle.dumps(dtype)) is dtype
+    made = turned.ptx("sm_90")
+    assert made.count("v4.f32") >= 6
+    assert made.count("st.global.v4.f32") == 4
+    assert "st.global.v2.f32" in made
+
+
+def test_a_record_with_vectors_is_refused_where_it_is_misaligned():
+    cpu = kaio.Device("cpu")
+    moved = cpu.alloc_zeros(200, kaio.u8)[4:132].view(dtype_of(Star).numpy)
+    with pytest.raises(kaio.LaunchError, match=r"argument `x` of kernel `turned`: .* at no multiple of 16 bytes"):
+        turned.over(2).launch(moved, cpu.alloc_zeros(2, Star), cpu.alloc_zeros(2, Named), stars(1)[0])
 
 
 def test_a_record_class_without_dtypes_is_no_element_type():

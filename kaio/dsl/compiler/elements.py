@@ -15,7 +15,7 @@ from kaio.dtypes import DType, i32
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
 
-__all__ = ["address", "alignment", "load", "store", "store_part", "strides"]
+__all__ = ["address", "load", "store", "store_part", "strides"]
 
 
 def address(
@@ -82,12 +82,6 @@ def _sizes(e: Emitter, array: Any, type_: BufferType | ArrayType, position: DTyp
     return [e.const(position, n) for n in type_.shape]
 
 
-def alignment(e: Emitter, element: llvm.Type) -> int | None:
-    """The alignment of an access: on the host that of a part, as NumPy has it; None is LLVM's own."""
-    is_wide = isinstance(element, llvm.VectorType) and e.target.name == "host"
-    return scalars.nbytes(element.element) if is_wide else None
-
-
 def _written(index: Type) -> str:
     """How the source has an index: see `Site.written`."""
     if isinstance(index, Weak):
@@ -122,7 +116,7 @@ def store(
         return
     element = scalars.to_memory(e, element, dtype)
     if put is None:
-        e.b.store(element, pointer, align=alignment(e, element.type))
+        e.b.store(element, pointer, align=scalars.alignment(e, element.type))
     else:
         put(element)
 

@@ -11,7 +11,7 @@ from typing import Literal
 from llvmlite import ir as llvm
 
 from kaio import host_abi as abi
-from kaio.dsl.compiler import elements, ir
+from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.arguments import argument_types
 from kaio.dsl.compiler.constant_arrays import ConstantArrays
 from kaio.dsl.compiler.declared import call
@@ -33,7 +33,7 @@ from kaio.dsl.compiler.host_context import (
 from kaio.dsl.compiler.host_exchange import Peers, own_word
 from kaio.dsl.compiler.print_ring import Lines
 from kaio.dsl.compiler.prove import Prover
-from kaio.dsl.compiler.scalars import nbytes
+from kaio.dsl.compiler.scalars import alignment, nbytes
 from kaio.dsl.compiler.target import BufferValue
 from kaio.dsl.intrinsic import Intrinsic
 from kaio.dsl.values import ArrayType
@@ -229,7 +229,7 @@ class Body:
 
     def load(self, e: Emitter, pointer: llvm.Value, read_only: bool) -> llvm.Value:
         """A plain load."""
-        return e.b.load(pointer, align=elements.alignment(e, pointer.type.pointee))
+        return e.b.load(pointer, align=alignment(e, pointer.type.pointee))
 
     def load_as(self, e: Emitter, pointer: llvm.Value, how: str, space: str) -> llvm.Value:
         """Hints mean nothing here; a volatile load is one that is made each time, and whole."""
@@ -242,7 +242,7 @@ class Body:
         if how == "volatile":
             e.b.store_atomic(value, pointer, "monotonic", _natural(pointer))
         else:
-            e.b.store(value, pointer, align=elements.alignment(e, value.type))
+            e.b.store(value, pointer, align=alignment(e, value.type))
 
     def alone(self, e: Emitter) -> llvm.Value:
         """i1, at run time: no other worker runs this launch.

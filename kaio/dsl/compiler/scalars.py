@@ -15,7 +15,7 @@ from kaio.rounding import bits_of
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
 
-__all__ = ["Value", "choose", "constant", "from_memory", "llvm_type", "memory_type", "nbytes", "to_memory"]
+__all__ = ["Value", "alignment", "choose", "constant", "from_memory", "llvm_type", "memory_type", "nbytes", "to_memory"]
 
 Value = Any  # an llvmlite value; llvmlite has no types of its own
 
@@ -58,6 +58,12 @@ def nbytes(element: llvm.Type) -> int:
     if isinstance(element, llvm.VectorType | llvm.ArrayType):
         return int(element.count) * nbytes(element.element)
     return 4 if isinstance(element, llvm.FloatType) else 8
+
+
+def alignment(e: Emitter, element: llvm.Type) -> int | None:
+    """The alignment of an access: on the host that of a part, as NumPy has it; None is LLVM's own."""
+    is_wide = isinstance(element, llvm.VectorType) and e.target.name == "host"
+    return nbytes(element.element) if is_wide else None
 
 
 def from_memory(e: Emitter, value: Value, dtype: DType) -> Value:

@@ -1,4 +1,4 @@
-"""Elements of structured dtypes in memory: each number is loaded and stored at its own place."""
+"""Elements of structured dtypes in memory: each number, and each vector, is loaded and stored at its own place."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from llvmlite import ir as llvm
 from kaio.dsl.compiler import scalars
 from kaio.dsl.structs import part_offset
 from kaio.dsl.values import Compound, Type
+from kaio.dsl.vectors import VectorType
 from kaio.dtypes import DType
 
 if TYPE_CHECKING:
@@ -30,18 +31,19 @@ def part_of(e: Emitter, pointer: llvm.Value, place: Place, position: int) -> tup
 
 
 def load(e: Emitter, pointer: llvm.Value, place: Place, type_: Type, read_only: bool) -> Any:
-    """The value at an address, number by number."""
-    if isinstance(type_, Compound):
+    """The value at an address, number by number; a vector at once."""
+    if isinstance(type_, Compound) and not isinstance(type_, VectorType):
         parts = [part_of(e, pointer, place, k) for k in range(len(type_.items))]
         return tuple(load(e, at, part, item, read_only) for (at, part), item in zip(parts, type_.items, strict=True))
     return scalars.from_memory(e, e.target.load(e, pointer, read_only), place[0])
 
 
 def store(e: Emitter, pointer: llvm.Value, place: Place, type_: Type, value: Any) -> None:
-    """Set what lies at an address, number by number."""
-    if isinstance(type_, Compound):
+    """Set what lies at an address, number by number; a vector at once."""
+    if isinstance(type_, Compound) and not isinstance(type_, VectorType):
         for k, (item, part_value) in enumerate(zip(type_.items, value, strict=True)):
             at, part = part_of(e, pointer, place, k)
             store(e, at, part, item, part_value)
     else:
-        e.b.store(scalars.to_memory(e, value, place[0]), pointer)
+        packed = scalars.to_memory(e, value, place[0])
+        e.b.store(packed, pointer, align=scalars.alignment(e, packed.type))
