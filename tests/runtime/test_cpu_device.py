@@ -437,10 +437,10 @@ cpu.current_stream().submit(boom, ())
 
 ENDLESS = """
 import kaio
-from kaio import In, i32
+from kaio import InOut, i32
 @kaio.kernel
-def spins(stop: In[i32]):
-    while stop[0] == 0:
+def spins(stop: InOut[i32]):
+    while kaio.load(stop, 0, volatile=True) == 0:
         pass
 cpu = kaio.Device("cpu")
 done = spins.over(1).launch(cpu.alloc_zeros(1, i32))
