@@ -24,6 +24,7 @@ from kaio.dtypes import DTYPES
 DOCS = Path(__file__).parent.parent / "docs"
 LANGUAGE = DOCS / "language.md"
 REFERENCE = DOCS / "reference.md"
+HOST = DOCS / "host.md"
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -50,8 +51,9 @@ def run_page(page: Path) -> list[tuple[str, str]]:
     return pairs
 
 
-def test_the_code_of_the_language_page_prints_what_is_shown() -> None:
-    pairs = run_page(LANGUAGE)
+@pytest.mark.parametrize("page", [LANGUAGE, HOST], ids=["language", "host"])
+def test_the_code_of_a_page_prints_what_is_shown(page: Path) -> None:
+    pairs = run_page(page)
     assert len(pairs) >= 4
     for shown, printed in pairs:
         assert doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS), f"{shown}is shown for\n{printed}"
@@ -77,10 +79,12 @@ def functions_table() -> str:
     """The functions of numbers, with their docs."""
     own = {name: getattr(kaio, name) for name in kaio.__all__ if is_of_numbers(getattr(kaio, name))}
     of_python = {p: r for p, r in STANDARD.items() if r not in own.values()}  # `math.fma` came with Python 3.13
-    named = {f"math.{p.__name__}" if p.__module__ == "math" else p.__name__: r for p, r in of_python.items()}
+    named = {
+        p.__name__ if p.__module__ == "builtins" else f"{p.__module__}.{p.__name__}": r for p, r in of_python.items()
+    }
     named |= own
     rounded = [name for name in own if re.fullmatch(r"\w+_r[nzud]", name)]
-    plain = sorted(named.keys() - rounded, key=lambda name: (name.startswith("math."), name))
+    plain = sorted(named.keys() - rounded, key=lambda name: (name.rpartition(".")[0], name))
     lines = ["| function | gives |", "| --- | --- |"]
     lines += [f"| `{name}` | {' '.join(named[name].doc.split())} |" for name in plain]
     for name in (name for name in rounded if name.endswith("_rn")):
@@ -127,10 +131,26 @@ def test_the_language_page_names_nothing_that_does_not_exist() -> None:
 
 def test_every_name_of_the_language_is_on_the_page() -> None:
     text = LANGUAGE.read_text(encoding="utf-8")
-    classes = [*kaio.errors.__all__, "DType", "Func", "Kernel", "Completion", "Device", "GpuBuffer", "Stream"]
+    classes = [
+        *kaio.errors.__all__,
+        "DType",
+        "Func",
+        "Kernel",
+        "Completion",
+        "Device",
+        "GpuBuffer",
+        "Stream",
+    ]  # on the page of the host
     outside = {*classes, "as_completed", "devices", "gather", "D1", "D3"}
     missing = [name for name in kaio.__all__ if name not in outside and not re.search(rf"\b{name}\b", text)]
     assert missing == []
+
+
+@pytest.mark.parametrize("of", [kaio.Device, kaio.GpuBuffer, kaio.Stream, kaio.Completion], ids=lambda of: of.__name__)
+def test_what_can_be_done_with_an_object_is_on_the_page_of_the_host(of: type) -> None:
+    text = HOST.read_text(encoding="utf-8")
+    public = {name for name in dir(of) if not name.startswith("_")} - {"done", "synchronize", "completed"}
+    assert [name for name in sorted(public) if not re.search(rf"\b{name}\b", text)] == []
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda p: p.name)
