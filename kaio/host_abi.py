@@ -29,9 +29,9 @@ __all__ = [
     "CLUSTER_RANK", "CONTEXT_NBYTES", "COUNT", "DIVERGED", "FAILED", "FAULT", "FAULTED", "FAULT_INDEX", "FAULT_OTHER",
     "FAULT_SITE", "FAULT_SIZE", "FAULT_THREAD", "FRAMES", "FRAME_ALIGNMENT", "FRAME_NBYTES", "GIVEN", "GRID",
     "GRID_DIM", "LAST_STARTED", "MASK", "MAX_EXITS", "MAX_THREADS", "MEMBERS", "MIXED", "MOST_WORDS", "NAMED",
-    "NAMED_COUNT", "NAMED_THREADS", "NAMED_TURN", "SHARED", "SHARED_ALIGNMENT", "SHARED_STRIDE", "SHORT", "SITE",
-    "STATE", "STUCK", "TAKEN", "THREADS", "WARP", "WARP_ALL", "WARP_ANY", "WARP_SYNC", "WARP_SYNC_ALL", "WENT_ROUND",
-    "WHOLE", "WORDS", "WORD_COUNT", "WORD_STRIDE", "WORKER", "frame_stride",
+    "NAMED_COUNT", "NAMED_THREADS", "NAMED_TURN", "PAUSE", "SHARED", "SHARED_ALIGNMENT", "SHARED_STRIDE", "SHORT",
+    "SITE", "STATE", "STUCK", "TAKEN", "THREADS", "WARP", "WARP_ALL", "WARP_ANY", "WARP_SYNC", "WARP_SYNC_ALL",
+    "WENT_ROUND", "WHOLE", "WORDS", "WORD_COUNT", "WORD_STRIDE", "WORKER", "frame_stride",
 ]  # fmt: skip
 
 MAX_THREADS = 1024
@@ -66,10 +66,10 @@ MAX_EXITS = 60  # exits of a kernel that are told apart; those above share the l
 MIXED = 1 << 62  # set in a reach mask that holds the shared number: "one exit only" cannot be said of it
 
 # What a thread can wait for (kinds of sites): the block; the block, of which no thread may have returned; some of it;
-# the cluster; the grid; the lanes in MASK; all lanes of its warp that have not returned; the same two, where they may
-# be at any such site; the lanes that can come here before the warp must wait. In the table that the scheduler gets, 256
-# times the number of words given is added. 0 is no place to wait.
-BARRIER, WHOLE, NAMED, CLUSTER, GRID = 1, 2, 3, 4, 5
+# the cluster; the grid; nobody, but others go first; the lanes in MASK; all lanes of its warp that have not returned;
+# the same two, where they may be at any such site; the lanes that can come here before the warp must wait. In the table
+# that the scheduler gets, 256 times the number of words given is added. 0 is no place to wait.
+BARRIER, WHOLE, NAMED, CLUSTER, GRID, PAUSE = 1, 2, 3, 4, 5, 6
 WARP, WARP_ALL, WARP_SYNC, WARP_SYNC_ALL, WARP_ANY = 8, 9, 10, 11, 12
 
 # Kinds of faults (FAULT): a check recorded by a thread; threads wait at different barriers; one went round a barrier;

@@ -91,12 +91,18 @@ def _sleep_cuda(e: Emitter, call: TypedCall, duration_ns: Any) -> None:
     e.b.call(llvm.InlineAsm(kind, "nanosleep.u32 $0;", "r,~{memory}", side_effect=True), [duration_ns])
 
 
+def _sleep_host(e: Emitter, call: TypedCall, duration_ns: Any) -> None:
+    e.target.suspend(e, "pause", "nanosleep")
+
+
 @intrinsic(
-    _sleep_typing, cuda=_sleep_cuda, host=lambda e, call, duration_ns: None, ptx="nanosleep.u32",
+    _sleep_typing, cuda=_sleep_cuda, host=_sleep_host, suspends=True, ptx="nanosleep.u32",
     example="kaio.nanosleep(100)\nout[i] = x[i]",
 )  # fmt: skip
 def nanosleep(duration_ns: int) -> None:
     """Pause this thread for about `duration_ns`, at most twice as long; up to a millisecond.
 
-    On the CPU device it does nothing: the other threads run when this one waits or returns.
+    On the CPU device it takes no time, and all other threads of the block go on before this one does, and so do the
+    blocks of a grid or cluster that wait for each other. A thread there runs until it waits, so a loop that looks again
+    and again at what another thread does has to pause.
     """

@@ -35,7 +35,7 @@ _STOP = 8  # byte offset in the counter: whether workers stop before their next 
 _FAULT = struct.Struct("@4i2q")  # FAULT ... FAULT_SIZE
 _KINDS = {
     "barrier": abi.BARRIER, "whole": abi.WHOLE, "named": abi.NAMED, "cluster": abi.CLUSTER, "grid": abi.GRID,
-    "warp": abi.WARP, "warp_all": abi.WARP_ALL, "warp_sync": abi.WARP_SYNC,
+    "pause": abi.PAUSE,     "warp": abi.WARP, "warp_all": abi.WARP_ALL, "warp_sync": abi.WARP_SYNC,
     "warp_sync_all": abi.WARP_SYNC_ALL, "warp_any_all": abi.WARP_ANY,
 }  # fmt: skip
 _MUCH_NBYTES = 1 << 20
@@ -282,7 +282,7 @@ class HostKernel:
         self.program = program
         kinds = [_KINDS.get(site.kind, 0) | site.words << 8 for site in program.sites]
         self._site_kinds = {site.kind for site in program.sites}
-        has_warps = any(kind & 255 >= abi.WARP or kind & 255 == abi.NAMED for kind in kinds)
+        has_warps = any(kind & 255 >= abi.PAUSE or kind & 255 == abi.NAMED for kind in kinds)
         waits = self._waits = 0 if program.frame_nbytes == 0 else 2 if has_warps else 1
         exported = ["k_start", "k_run"] if waits else ["k_plain"]
         self._library = Library(program.code, [*exported, print_abi.VARIABLE] if program.prints else exported)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import kaio
-from kaio import InOut, KernelTypeError, Out, f32, i64
+from kaio import InOut, KernelTypeError, Out, f32, i32, i64
 from tests.dsl.from_text import kernel
 
 
@@ -42,6 +42,81 @@ def test_the_timer_of_the_cpu_device_is_that_of_the_system() -> None:
     before = time.time_ns()
     timed.grid(1).block(1).launch(x, cycles, now).wait()
     assert before <= now.to_host()[0] <= now.to_host()[1] <= time.time_ns()
+
+
+@kaio.kernel
+def hand_on(order: Out[i32]):
+    turn = kaio.shared_mem(1, i32)
+    warp = kaio.warp_id()
+    if kaio.thread_idx.x == 0:
+        turn[0] = 0
+    kaio.bar_sync()
+    if kaio.lane_id() == 0:
+        while kaio.atomic_add(turn, 0, 0) != order.size - 1 - warp:
+            kaio.nanosleep(20)
+        order[kaio.atomic_add(turn, 0, 1)] = warp
+
+
+@pytest.mark.parametrize("threads", [32, 33, 128, 1024])
+def test_a_warp_that_pauses_lets_those_behind_it_go_on(device: kaio.Device, threads: int) -> None:
+    order = device.alloc_zeros((threads + 31) // 32, i32)
+    hand_on.grid(1).block(threads).launch(order).wait()
+    assert order.to_host().tolist() == list(range(order.size))[::-1]
+
+
+@kaio.kernel
+def lane_after_lane(order: Out[i32]):
+    turn = kaio.shared_mem(1, i32)
+    lane = kaio.thread_idx.x
+    if lane == 0:
+        turn[0] = 0
+    kaio.syncwarp()
+    while kaio.load(turn, 0, volatile=True) != kaio.block_dim.x - 1 - lane:
+        kaio.nanosleep(20)
+    order[kaio.atomic_add(turn, 0, 1)] = lane
+
+
+@pytest.mark.parametrize("threads", [1, 7, 32])
+def test_a_lane_that_pauses_lets_those_behind_it_go_on(device: kaio.Device, threads: int) -> None:
+    order = device.alloc_zeros(threads, i32)
+    lane_after_lane.grid(1).block(threads).launch(order).wait()
+    assert order.to_host().tolist() == list(range(threads))[::-1]
+
+
+@kaio.kernel
+def barriers_of_its_own(arrived: InOut[i32], seen: Out[i32]):
+    for turn in range(3):
+        kaio.bar_sync()
+        if kaio.thread_idx.x == 0:
+            kaio.atomic_add(arrived, 0, 1)
+            while kaio.load(arrived, 0, volatile=True) < (turn + 1) * kaio.grid_dim.x:
+                kaio.nanosleep(20)
+        kaio.bar_sync()
+    kaio.grid_sync()
+    seen[kaio.grid(1)] = arrived[0]
+
+
+@pytest.mark.parametrize(("blocks", "threads"), [(1, 1), (7, 33), (30, 64)])
+def test_a_block_that_pauses_lets_the_others_of_its_grid_go_on(device: kaio.Device, blocks: int, threads: int) -> None:
+    arrived, seen = device.alloc_zeros(1, i32), device.alloc_zeros(blocks * threads, i32)
+    barriers_of_its_own.grid(blocks).block(threads).launch(arrived, seen).wait()
+    assert (seen.to_host() == 3 * blocks).all()
+
+
+def test_who_pauses_is_neither_returned_nor_lost() -> None:
+    pauses = kernel("""
+        @kernel
+        def pauses(x: InOut[f32]):
+            i = grid(1)
+            nanosleep(20)
+            if i % 2 == 0:
+                nanosleep(20)
+            x[i] = block_reduce_sum(x[i]) + warp_reduce_max(x[i])
+            nanosleep(20)
+    """)
+    x = kaio.Device("cpu").alloc_from(np.ones(300, np.float32))
+    pauses.grid(3).block(100).launch(x).wait()
+    assert (x.to_host() == 101).all()
 
 
 @pytest.mark.parametrize(

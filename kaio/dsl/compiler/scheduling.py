@@ -25,7 +25,7 @@ _BLOCK, _BLOCK_IDX, _GRID_DIM = abi.BLOCK // 8, abi.BLOCK_IDX // 4, abi.GRID_DIM
 _CLUSTER_DIM, _CLUSTER_RANK, _SITE = abi.CLUSTER_DIM // 4, abi.CLUSTER_RANK // 4, abi.SITE // 4
 _FAULT, _FAULT_INDEX = abi.FAULT // 4, abi.FAULT_INDEX // 8
 _CONTEXT_NBYTES, _WORDS = abi.CONTEXT_NBYTES, abi.WORD_COUNT * abi.WORD_STRIDE
-_CLUSTER, _APART = abi.CLUSTER, abi.APART
+_CLUSTER, _PAUSE, _APART = abi.CLUSTER, abi.PAUSE, abi.APART
 
 
 def worker(
@@ -104,7 +104,7 @@ def run_group(context, c, q, words, kinds, reach, start, run, waits, group):
             waiting += i32(site > 0)
         if waiting == 0:
             return 0
-        if let_go(c, kinds, group) == 0:
+        if let_go(c, kinds, max(group, 1)) == 0:
             return report_apart(c, q, kinds, group)
         step, turns = run, 1
 
@@ -139,7 +139,9 @@ def place_all(c, q, group, number):
 
 
 def let_go(c, kinds, group):
-    """Mark, by a negative site, the blocks that go on: all of a cluster, or of the grid, that are at one barrier."""
+    """Mark, by a negative site, the blocks that go on: all of a cluster or of the grid that are at one barrier, or one
+    in which threads pause.
+    """
     found = 0
     for slot in range(group):
         site = of_slot(c, slot, _CONTEXT_NBYTES // 4)[_SITE]
@@ -153,7 +155,9 @@ def let_go(c, kinds, group):
 
 
 def partners(c, kinds, slot, site, group):
-    """Who a block waits for at a site: its cluster or all."""
+    """Who a block waits for at a site: its cluster, all, or only itself."""
+    if kinds[site] & 255 == _PAUSE:
+        return slot, slot + 1
     if kinds[site] & 255 == _CLUSTER:
         cluster = c[_CLUSTER_DIM] * c[_CLUSTER_DIM + 1] * c[_CLUSTER_DIM + 2]
         return slot - slot % cluster, slot - slot % cluster + cluster

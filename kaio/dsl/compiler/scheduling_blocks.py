@@ -19,7 +19,7 @@ _THREADS, _FAULT, _FAULT_INDEX, _FAULT_SIZE = (
 _COUNT, _ARRIVED = abi.COUNT // 4, abi.ARRIVED // 4
 _NAMED_COUNT, _NAMED_TURN, _NAMED_THREADS = abi.NAMED_COUNT // 4, abi.NAMED_TURN // 4, abi.NAMED_THREADS // 4
 _STATE, _GIVEN = abi.STATE, abi.GIVEN
-_WHOLE, _NAMED, _CLUSTER, _WARP = abi.WHOLE, abi.NAMED, abi.CLUSTER, abi.WARP
+_WHOLE, _NAMED, _CLUSTER, _PAUSE, _WARP = abi.WHOLE, abi.NAMED, abi.CLUSTER, abi.PAUSE, abi.WARP
 _DIVERGED, _WENT_ROUND, _SHORT = abi.DIVERGED, abi.WENT_ROUND, abi.SHORT
 
 
@@ -45,7 +45,10 @@ def run_block(context, c, words, kinds, reach, step, run, state):
 
 
 def run_warps(context, c, words, kinds, reach, step, run, state):
-    """The same of a block whose threads also wait for others of their warp, or for some warps of the block."""
+    """The same of a block whose threads also wait for others of their warp, or for some warps of the block, or pause.
+
+    The place may be one where threads pause: then blocks that wait for each other have their turn.
+    """
     threads = c[_THREADS]
     if state == 0:
         for name in range(16):
@@ -65,6 +68,9 @@ def run_warps(context, c, words, kinds, reach, step, run, state):
             if release(c, words, kinds, threads) != 0:
                 state = 0
                 continue
+            paused = pause(words, kinds, threads)
+            if paused > 0:
+                return paused
             state = meeting_point(c, words, kinds, reach, threads)
             if state <= 0:
                 return 0
@@ -104,6 +110,15 @@ def release(c, words, kinds, threads):
             words[_STATE, thread] = 0
             found += 1
     return found
+
+
+def pause(words, kinds, threads):
+    """The place of a thread that pauses, which goes on once all others of its block and group have; 0 for none."""
+    for thread in range(threads):
+        state = words[_STATE, thread]
+        if state > 0 and kinds[state] & 255 == _PAUSE:
+            return state
+    return 0
 
 
 def meeting_point(c, words, kinds, reach, threads):
