@@ -122,8 +122,8 @@ def load_matrix_a(array: Any, row: int, column: int, layout: str = "row") -> Any
     """The left matrix of a product, 16 by k, from any array of two dimensions, from `array[row, column]` on.
 
     k is 16 for f16 and bf16, 8 for f32, which is rounded to tf32 (to nearest, ties away from zero), and 32 for i8, u8,
-    f8e4m3 and f8e5m2. With `layout="col"` the array has it transposed, k by 16. What is outside the array is not 0:
-    the CPU device reports it.
+    f8e4m3 and f8e5m2. With `layout="col"` the array has it transposed, k by 16; `row` and `column` are still those of
+    the array. What is outside the array is not 0: the CPU device reports it.
     """
     raise AssertionError
 

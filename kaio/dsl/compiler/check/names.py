@@ -158,14 +158,15 @@ def _outer_name(scope: Scope, node: ast.Name) -> Iterator[Mistake]:
             _of_another_library(scope, a) for a in scope.nodes if isinstance(a, ast.Attribute) and a.value is node
         )
     elif value is UNKNOWN:
-        yield scope.mistake(f"there is no `{name}` here", node, _meant(scope, name))
+        called = any(isinstance(call, ast.Call) and call.func is node for call in scope.nodes)
+        yield scope.mistake(f"there is no `{name}` here", node, _meant(scope, name, called))
     elif value is getattr(builtins, name, UNKNOWN) and name not in _BUILTINS:
         allowed = ", ".join(f"`{name}`" for name in _BUILTINS)
         help_text = _INSTEAD.get(name, f"of Python's own functions a kernel has {allowed}")
         yield scope.mistake(f"a kernel has no `{name}`", node, help_text)
 
 
-def _meant(scope: Scope, name: str) -> str:
+def _meant(scope: Scope, name: str, called: bool) -> str:
     """The way out for an unknown name: kaio's name of it, a close one, or how names are made known."""
     kaio = sys.modules["kaio"]
     wanted = _FROM_CUDA.get(name, name)
@@ -177,6 +178,8 @@ def _meant(scope: Scope, name: str) -> str:
     near = _near(name, known)
     if near:
         return f"did you mean `{near}`?"
+    if called:
+        return f"define the function `{name}` outside the kernel, or import it"
     return f"pass it as a parameter (`{name}: Const[int]` is a constant), or set it before the kernel is defined"
 
 
