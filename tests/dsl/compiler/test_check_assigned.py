@@ -55,7 +55,11 @@ def blocks(depth: int, in_loop: bool) -> st.SearchStrategy[list[str]]:
         ),
         st.tuples(
             st.sampled_from(
-                ["if pick() and (a := pick()):", "if (b := pick()) or (c := pick()):", "if not (pick() or (a := 1)):"]
+                [
+                    "if pick() and (a := pick()):",
+                    "if (b := pick()) or (c := pick()):",
+                    "if not (pick() or (a := pick())):",
+                ]
             ),
             inner,
             inner,
