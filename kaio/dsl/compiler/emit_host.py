@@ -148,7 +148,10 @@ class _PlainTarget:
             return e.b.bitcast(e.b.alloca(llvm.ArrayType(element, count), name=name), element.as_pointer())
 
     def load(self, e: Emitter, pointer: llvm.Value, read_only: bool) -> llvm.Value:
-        return e.b.load(pointer)
+        loaded = e.b.load(pointer)
+        if read_only:  # nobody writes it while the kernel runs: a launch checks that
+            loaded.set_metadata("invariant.load", e.b.module.add_metadata([]))
+        return loaded
 
     def alone(self, e: Emitter) -> llvm.Value | None:
         return None

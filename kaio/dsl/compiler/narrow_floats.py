@@ -115,11 +115,38 @@ def _narrow_single_cuda(e: Emitter, value: Value, target: DType) -> Value:
 
 
 def _narrow_single_host(e: Emitter, value: Value, target: DType) -> Value:
+    return _from_single(e, value, target, _is_whole(value))
+
+
+def _from_single(e: Emitter, value: Value, target: DType, is_whole: bool) -> Value:
     if target is bf16:
         return _upper_half(e, value)
-    if target is f16 and native.converts_halves():
+    if target is f16 and native.converts_halves() and not is_whole:
         return e.b.bitcast(e.b.fptrunc(value, HALF), I16)
     return _encoded(e, value, target)
+
+
+def _is_whole(value: Value) -> bool:
+    """Whether LLVM may see that a float was an integer.
+
+    It takes an integer of few digits for exact in `half`, however large it is (InstCombine's
+    `isKnownExactCastIntToFP`), and makes `fpext(fptrunc(131072.0))` of it 131072.0, which is infinity in f16.
+    """
+    if isinstance(value, llvm.Constant):
+        return True
+    operands = getattr(value, "operands", ())
+    match getattr(value, "opname", ""):
+        case "sitofp" | "uitofp" | "phi":  # what comes into a phi is not known yet
+            return True
+        case "load":  # LLVM knows what was stored there before, unless nobody writes it
+            return "invariant.load" not in value.metadata
+        case "fadd" | "fsub" | "fmul" | "fdiv" | "frem":
+            return all(map(_is_whole, operands))
+        case "fneg" | "fptrunc" | "fpext" | "call":
+            return any(map(_is_whole, operands))
+        case "select":
+            return any(map(_is_whole, operands[1:]))
+    return False
 
 
 _narrow_single = primitive("narrow_single", cuda=_narrow_single_cuda, host=_narrow_single_host)
@@ -171,7 +198,7 @@ def _narrow_double_cuda(e: Emitter, value: Value, target: DType) -> Value:
 def _narrow_double_host(e: Emitter, value: Value, target: DType) -> Value:
     single = e.b.fptrunc(value, FLOAT)
     back = e.b.fpext(single, DOUBLE)
-    return e.use(_narrow_single, odd(e, single, e.b.fsub(value, back), f32), target)
+    return _from_single(e, odd(e, single, e.b.fsub(value, back), f32), target, _is_whole(value))
 
 
 _narrow_double = primitive("narrow_double", cuda=_narrow_double_cuda, host=_narrow_double_host)

@@ -137,3 +137,40 @@ def test_every_conversion_assembles_for_every_architecture(architecture):
         if t in NARROW or s in NARROW
     ]
     assert kernel(f"@kernel\ndef k({params}):\n" + "\n".join(lines) + "\n").compile(architecture).cubin
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "f16(n)", "f16(f32(n))", "f16(f64(n))", "f16(u64(n))", "f16(-f32(-n))", "f16(abs(f32(n)))",
+        "f16(f32(n) / f32(1))",
+        "f16(n // 2) + f16(n // 2)", "f16(n // 2) * f16(2)", "f16(f32(n // 2) + f32(n // 2))", "f16x2(n, 1).x",
+        "f16(f32(n) if i < 9 else f32(0))", "f16(math.floor(f32(n)))", "f16(max(f32(n), f32(0)))",
+    ],
+)  # fmt: skip
+def test_an_integer_beyond_f16_stays_infinity_when_it_is_widened(value, device):
+    """Its lowest bits are known to be 0, which LLVM takes for exact in `half`."""
+    made = kernel(f"""
+        @kernel
+        def k(x: In[i32], out: Out[f32]):
+            i = grid(1)
+            if i < x.size:
+                n = (x[i] & 1023) << 7
+                out[i] = 1 / ({value})
+    """)
+    x = np.array([1023, 512, 511, 3], np.int32)
+    assert run(made, [x], [f32], device=device)[0].tolist() == [0, 0, np.float16(1 / 65408), np.float16(1 / 384)]
+
+
+@pytest.mark.parametrize("memory", ["out", "shared_mem(32, f32)", "local_mem(32, f32)"])
+def test_an_integer_beyond_f16_stays_infinity_by_way_of_memory(memory, device):
+    made = kernel(f"""
+        @kernel
+        def k(x: In[i32], out: InOut[f32]):
+            i = grid(1)
+            kept = {memory}
+            if i < x.size:
+                kept[i] = (x[i] & 1023) << 7
+                out[i] = f16(kept[i])
+    """)
+    assert run(made, [np.array([1023, 3], np.int32)], [f32], device=device)[0].tolist() == [np.inf, 384]
