@@ -70,9 +70,9 @@ class DType(type):
 
     def __call__(cls, *args: Any) -> Any:
         """The NumPy scalar of this type."""
-        if len(args) == 1 and cls.is_float and cls.bits < 32:  # as a cast in a kernel: NumPy's may round twice
+        if len(args) == 1 and cls.is_float:  # as a cast in a kernel: NumPy's may round twice
             value = args[0].item() if isinstance(args[0], np.generic) else args[0]
-            if isinstance(value, int | float):
+            if isinstance(value, int) or (isinstance(value, float) and cls.bits < 32):
                 return cls.numpy.type(nearest(cls, value))
         return cls.numpy.type(*args)
 

@@ -33,9 +33,9 @@ def nearest(dtype: DType, value: int | float) -> float:
 
 def fits_float(dtype: DType, value: int | float) -> bool:
     """Whether a number may become this type: it stays finite, or was not; 8 bits have no infinity to convert to."""
-    if math.isinf(value):
-        return not dtype.is_storage
-    return math.isnan(value) or abs(_unbounded(dtype, value)) <= dtype.largest
+    if isinstance(value, float) and not math.isfinite(value):
+        return math.isnan(value) or not dtype.is_storage
+    return abs(_unbounded(dtype, value)) <= dtype.largest
 
 
 def bits_of(dtype: DType, value: int | float) -> int:

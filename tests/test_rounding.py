@@ -10,8 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import kaio
 from kaio import bf16, f8e4m3, f8e5m2, f16, f32, f64
 from kaio.rounding import bits_of, fits_float, nearest
+from tests.dsl.from_text import kernel
 from tests.narrow import NARROW, STORAGE, all_values, edges, magnitudes, rounded, same
 
 
@@ -78,3 +80,23 @@ def test_a_dtype_called_outside_a_kernel_rounds_once_as_a_cast_in_a_kernel_does(
     assert float(f8e4m3(1e6)) == 448
     assert float(f16(np.float64(1e6))) == math.inf
     assert f16(np.arange(3)).dtype == np.float16
+
+
+def test_an_int_beyond_every_float_fits_none():
+    for dtype in (f16, bf16, f32, f64, f8e4m3):
+        assert not fits_float(dtype, 10**400)
+        assert not fits_float(dtype, -(10**400))
+
+
+def test_an_int_is_rounded_once_where_python_s_float_would_round_before():
+    whole = 2**60 + 2**36 + 1  # above the middle of two f32, and the nearest f64 is the middle
+    assert kaio.f32(whole) == nearest(f32, whole) == 2.0**60 + 2.0**37
+    literal = kernel(
+        "@kernel\ndef k(out: Out[f32], a: f32):\n"
+        f"    out[0] = {whole}\n    out[1] = f32({whole})\n    out[2] = a\n"
+        f"    out[3] = const_mem(({whole}, 1), f32)[0]\n"
+    )
+    out = kaio.Device("cpu").alloc_zeros(5, f32)
+    literal.grid(1).block(1).launch(out, whole).wait()
+    out[4:].fill(whole)
+    assert out.to_host().tolist() == [2.0**60 + 2.0**37] * 5

@@ -28,6 +28,7 @@ from kaio.dsl.values import (
 from kaio.dtypes import DType, dtype_of, i32
 from kaio.errors import KaioError
 from kaio.record_classes import is_record
+from kaio.rounding import nearest
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
@@ -182,7 +183,7 @@ def _numbers(values: Type, dtype: DType) -> Any:
     """The numbers of a tuple, or of tuples of one length."""
     if isinstance(values, Weak) and values.value is not None:
         literals.check_fits(dtype, values)
-        return values.value
+        return nearest(dtype, values.value) if dtype.is_float else values.value
     if not isinstance(values, TupleType):
         raise RuleError(
             f"`const_mem` takes a tuple of literals, not {show(values)}",

@@ -104,7 +104,7 @@ def _fitting_int(dtype: DType, value: Any, plain: int) -> int:
 
 
 def _fitting_float(dtype: DType, value: Any, plain: Any) -> float:
-    if dtype.bits < 32:
+    if dtype.bits < 32 or isinstance(plain, int):  # by way of a Python float, an int would be rounded twice
         number = plain if isinstance(plain, int) else float(plain)
         if fits_float(dtype, number):
             return nearest(dtype, number)
@@ -166,5 +166,7 @@ def _noun(value: Any) -> str:
 def _short(value: Any) -> str:
     is_scalar = isinstance(value, np.generic | np.ndarray) and value.ndim == 0
     is_number = is_scalar and (value.dtype.kind in "biu" or is_float(value.dtype))
-    text = repr(value.item() if is_number else value)
+    shown = value.item() if is_number else value
+    is_long = type(shown) is int and shown.bit_length() > 4096  # Python refuses to write thousands of digits
+    text = hex(shown) if is_long else repr(shown)
     return text if len(text) <= 60 else f"{text[:57]}…"

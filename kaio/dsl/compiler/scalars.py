@@ -10,7 +10,7 @@ from llvmlite import ir as llvm
 from kaio.dsl.values import BOOL, EnumType, Type, Weak
 from kaio.dtypes import DType
 from kaio.errors import InternalError
-from kaio.rounding import bits_of
+from kaio.rounding import bits_of, nearest
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
@@ -41,7 +41,7 @@ def constant(dtype: DType, value: int | float | bool) -> llvm.Constant:
         return llvm.Constant(llvm.IntType(1), int(bool(value)))
     if dtype.is_float and dtype.bits < 32:
         return llvm.Constant(llvm_type(dtype), bits_of(dtype, value if isinstance(value, int) else float(value)))
-    return llvm.Constant(llvm_type(dtype), float(value) if dtype.is_float else int(value))
+    return llvm.Constant(llvm_type(dtype), nearest(dtype, value) if dtype.is_float else int(value))
 
 
 def memory_type(dtype: DType) -> llvm.Type:
