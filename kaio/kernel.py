@@ -101,6 +101,12 @@ class Kernel:
     def __reduce__(self) -> str:
         return by_import_name(self, "kernel")
 
+    def __copy__(self) -> Kernel:
+        return self  # immutable, as a Python function to `copy`
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Kernel:
+        return self
+
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise LaunchError: a kernel is launched, not called."""
         __tracebackhide__ = is_message

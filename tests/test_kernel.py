@@ -122,6 +122,20 @@ def test_it_pickles_by_its_import_name() -> None:
     assert copy.deepcopy([saxpy])[0] is saxpy
 
 
+def test_one_of_no_module_copies_to_itself_as_functions_do() -> None:
+    @kaio.func
+    def twice(x):
+        return 2 * x
+
+    @kaio.kernel
+    def local(y: Out[f32]):
+        y[0] = twice(1)
+
+    for made in (local, twice):
+        assert copy.copy(made) is made
+        assert copy.deepcopy([made])[0] is made
+
+
 def test_a_launcher_copies_to_itself_and_pickles_with_geometry_options_and_device() -> None:
     launcher = saxpy.over(8, 4).block(32, 8).on(kaio.Device("cpu")).options(check="off", timed=True)
     assert copy.copy(launcher) is launcher

@@ -42,6 +42,12 @@ class Func(Generic[P, R]):
     def __reduce__(self) -> str:
         return by_import_name(self, "device function")
 
+    def __copy__(self) -> Func[P, R]:
+        return self  # immutable, as a Python function to `copy`
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Func[P, R]:
+        return self
+
 
 def func(function: Callable[P, R]) -> Func[P, R]:
     """Mark a function that kernels call.
