@@ -313,6 +313,9 @@ def _fits_dtype(value: Any, dtype: DType) -> bool:
     if dtype.kind == "c":
         parts = (value.real, value.imag) if isinstance(value, complex | np.complexfloating) else (value,)
         return all(_fits_dtype(part, dtype.parts[0][1]) for part in parts)
+    if dtype.parts:  # of a vector: what a launch takes
+        is_lanes = isinstance(value, tuple | list) and len(value) == len(dtype.parts)
+        return is_lanes and all(map(_fits_dtype, value, (part for _, part in dtype.parts)))
     if dtype.kind == "b":
         return _is_number(value, "b")
     if dtype.is_int:

@@ -117,6 +117,14 @@ def test_how_a_parameter_may_be_passed() -> None:
     assert str(read(make("def k(*, a: f32): pass\n"))) == "k(*, a: f32)"
 
 
+def test_a_vector_s_default_is_a_tuple_of_lanes() -> None:
+    k = make("def k(a: f32x2 = (1, 2.5), b: u8x4 = (0, 1, 2, 255)): pass\n")
+    assert [p.default for p in read(k).params] == [(1, 2.5), (0, 1, 2, 255)]
+    for default in ("(1, 2, 3)", "1.0", "(1, 1e39)", "(1, 'x')"):
+        with pytest.raises(kaio.KernelSyntaxError, match="does not fit f32x2"):
+            read(make(f"def k(a: f32x2 = {default}): pass\n"))
+
+
 def test_defaults_that_fit() -> None:
     k = make(
         "def k(a: f32 = 1, b: f32 = 0.5, c: i8 = -128, d: u8 = 255, e: bool_ = True, f: f32 = float('inf'),"
