@@ -100,7 +100,7 @@ def _place(e: Emitter, call: TypedCall, array: Any, index: Any, what: str) -> An
     if dtype is type_.dtype:
         return e.address(array, type_, index, call.operands[1], e.assigning)
     pointer = e.address(array, type_, index, call.operands[1], e.assigning, len(dtype.parts))
-    check_alignment(e, pointer, dtype.itemsize, f"`{what}` of {show(dtype)}")
+    check_alignment(e, pointer, dtype.itemsize, f"`{what}` of {show(dtype)} at")
     return e.b.bitcast(pointer, memory_type(dtype).as_pointer(pointer.type.addrspace))
 
 

@@ -169,7 +169,7 @@ def test_the_last_of_several_is_checked_and_where_they_begin():
     with pytest.raises(kaio.KernelFault) as caught:
         hinted.grid(1).block(4).launch(cpu.alloc_zeros(7, f32), y).wait()
     assert "index 7 is out of range for axis 0 of `x` (size 7)" in str(caught.value)
-    with pytest.raises(kaio.KernelFault, match="`load` of c64 an address that is no multiple of 8"):
+    with pytest.raises(kaio.KernelFault, match="`load` of c64 at an address that is no multiple of 8"):
         hinted.grid(1).block(3).launch(cpu.alloc_zeros(7, f32)[1:], cpu.alloc_zeros(8, f32)).wait()
 
 
