@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from kaio.dsl import complexes, literals, places, rules
+from kaio.dsl import complexes, literals, places, rules, stores
 from kaio.dsl.complexes import ComplexType, complex_of, complex_type
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved
 from kaio.dsl.overloads import METHODS, OVERLOADS
@@ -54,6 +54,7 @@ def cast_to(dtype: DType) -> Intrinsic:
         for part in parts:
             if isinstance(part, ComplexType):
                 raise RuleError(f"a part of `{dtype!r}` is a real number, not {show(part)}", "take its `.real`")
+            stores.cast(part, made.items[0])  # type: ignore[arg-type]
         return Resolved((made.items[0],) * len(parts), made)
 
     doc = f"Convert a number to {dtype.name}, or make one of its real and imaginary parts."

@@ -19,8 +19,9 @@ def merge_branches(types: Sequence[Scalar]) -> Scalar:
     weak = [t for t in types if isinstance(t, Weak)]
     if len(weak) == len(types):
         return literals.join(weak)
-    merged: Scalar = next(t for t in types if isinstance(t, DType))
-    for type_ in types:
+    merged: Scalar = max((t for t in types if isinstance(t, DType)), key=lambda type_: type_.is_float)
+    # Floats first: an integer beside one takes its type, whatever other integers there are.
+    for type_ in sorted(types, key=lambda type_: not (isinstance(type_, DType) and type_.is_float)):
         if isinstance(type_, Weak) and merged is BOOL:
             raise RuleError(f"one branch is bool and the other {show(type_)}", "cast one of them")
         merged = common(merged, type_, "or")

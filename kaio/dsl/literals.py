@@ -20,6 +20,8 @@ def literal(value: bool | int | float) -> Scalar:
     """The type of a Python number in a kernel."""
     if isinstance(value, bool):
         return BOOL
+    if isinstance(value, int) and value.bit_length() > symbols.MAX_BITS:
+        raise RuleError(f"an int of {value.bit_length()} bits is too large for any type of kaio")
     return Weak("f" if isinstance(value, float) else "i", (value,))
 
 
@@ -67,10 +69,11 @@ def default(type_: Scalar) -> DType:
     alone = f32 if type_.kind == "f" else i32
     for value in type_.values:
         if not fits(alone, value):
-            wide = f64 if type_.kind == "f" else next((d for d in (i64, *DTYPES) if d.is_int and fits(d, value)), i64)
+            wide = [d for d in ((f64,) if type_.kind == "f" else (i64, *DTYPES)) if d.is_int == alone.is_int]
+            held = next((d for d in wide if fits(d, value)), None)
             raise RuleError(
                 f"`{value!r}` does not fit {show(alone)}, the type of a literal that stands alone",
-                f"write `kaio.{wide!r}({value!r})`",
+                f"write `kaio.{held!r}({value!r})`" if held else "no type of kaio holds this value",
             )
     return alone
 
@@ -114,5 +117,8 @@ def join(weak: Sequence[Weak]) -> Weak:
     if all(w == weak[0] for w in weak):
         return weak[0]
     kind = "f" if any(w.kind == "f" for w in weak) else "i"
-    values = tuple(float(v) if kind == "f" else v for w in weak for v in w.values)
+    values: tuple[int | float, ...] = tuple(v for w in weak for v in w.values)
+    if kind == "f":
+        check_fits(f64, Weak("i", values))
+        values = tuple(map(float, values))
     return Weak(kind, values, any(w.named for w in weak))  # type: ignore[arg-type]

@@ -43,7 +43,7 @@ def common(a: Scalar, b: Scalar, what: str) -> Scalar:
     (i32, i64, f32, f64)
     """
     if isinstance(a, Weak) and isinstance(b, Weak):
-        return default(Weak("f" if "f" in (a.kind, b.kind) else "i", (0,)))
+        return _alone(a, b)
     if a is not b:
         check_computes(what, a, b)
     if isinstance(b, Weak):
@@ -70,6 +70,11 @@ def common(a: Scalar, b: Scalar, what: str) -> Scalar:
     if unsigned.bits == 64:
         raise RuleError(f"`{show(a)} {what} {show(b)}` has no exact common type", _cast_one(a, b))
     return _SIGNED[2 * unsigned.bits]
+
+
+def _alone(a: Weak, b: Weak) -> DType:
+    """The type of two literals that stand alone: one that holds all their values, or RuleError."""
+    return default(Weak("f" if "f" in (a.kind, b.kind) else "i", (*a.values, *b.values)))
 
 
 def check_computes(what: str, *types: Scalar) -> None:
@@ -122,7 +127,7 @@ def binary(op: str, a: Scalar, b: Scalar) -> BinaryRule:
         folded = fold(op, a, b)
         if folded is not None:
             return BinaryRule(a, b, folded)
-        a = b = default(Weak("f" if "f" in (a.kind, b.kind) else "i", (0,)))
+        a = b = _alone(a, b)
     check_computes(op, a, b)
     if op in COMPARISONS:
         return _comparison(op, a, b)

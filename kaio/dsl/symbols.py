@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["BINARY", "OF_SYNTAX", "UNARY", "apply"]
+__all__ = ["BINARY", "MAX_BITS", "OF_SYNTAX", "UNARY", "apply"]
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
@@ -28,15 +28,15 @@ OF_SYNTAX: dict[type[ast.AST], str] = {
 }  # fmt: skip
 
 _TOO_LARGE = "the result is too large for any type of kaio"
-_MAX_BITS = 4096  # beyond this an int that the compiler computes is a mistake, not a number
+MAX_BITS = 4096  # beyond this an int that the compiler computes is a mistake, not a number
 
 
 def apply(op: str, a: Any, b: Any) -> Any:
     """`a op b` as the compiler computes it: never what takes forever or all memory, such as `10 ** 10 ** 10`."""
     both_int = isinstance(a, int) and isinstance(b, int)
     if both_int and (
-        (op in ("**", "<<") and b > 0 and a.bit_length() * b > _MAX_BITS)
-        or (op == "*" and a.bit_length() + b.bit_length() > _MAX_BITS)
+        (op in ("**", "<<") and b > 0 and a.bit_length() * b > MAX_BITS)
+        or (op == "*" and a.bit_length() + b.bit_length() > MAX_BITS)
     ):
         raise OverflowError(_TOO_LARGE)
     if op in ("*", "%", "+") and (

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from kaio import bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16
+from kaio import bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u64
 from kaio.dsl.joins import merge_branches, merge_variable
 from kaio.dsl.literals import literal
 from kaio.dsl.rules import binary, common
@@ -29,6 +29,8 @@ def test_a_conditional_takes_the_common_type():
     assert merge_branches([i32, f32]) is f32
     assert merge_branches([f64, literal(0)]) is f64
     assert merge_branches([bool_, bool_]) is bool_
+    assert merge_branches([u64, i64, f32]) is f32
+    assert merge_branches([i64, bf16, u64, f16]) is f32
     assert refusal(merge_branches, [bool_, literal(0)]) == "one branch is bool and the other int literal 0"
 
 

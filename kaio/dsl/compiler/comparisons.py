@@ -99,11 +99,16 @@ def _compare_int_float(e: Emitter, op: str, integer: Value, i_type: DType, numbe
 
 
 def _compare_with_float_literal(e: Emitter, op: str, x: Value, dtype: DType, position: Value, weak: Weak) -> Value:
-    """An int with float literals: the literals become the ints that decide the same."""
-    rounding = math.ceil if op in ("<", ">=") else math.floor
-    whole = tuple(rounding(v) for v in weak.values)
+    """An int with float literals: the literals become the ints that decide the same.
+
+    I <= F is I < floor(F) + 1, which is in range where floor(F) is not: no u64 is -0.5 or less.
+    """
+    if op in ("<=", ">"):
+        op, whole = ("<" if op == "<=" else ">="), tuple(math.floor(v) + 1 for v in weak.values)
+    else:
+        whole = tuple(map(math.ceil, weak.values))
     wide: DType = i64 if dtype is not u64 else u64
-    literals = Weak("i", tuple(min(max(v, wide.range[0]), wide.range[1]) for v in whole))
+    literals = Weak("i", whole)
     return compare_same(e, op, convert(e, x, dtype, wide), literal(e, position, literals, wide), wide)
 
 

@@ -82,7 +82,9 @@ def _as(target: DType, value: int | float) -> int | float | bool:
     if not target.is_int or isinstance(value, int):
         return value
     low, high = target.range
-    return 0 if math.isnan(value) else high if value >= high else low if value <= low else int(value)
+    if math.isnan(value):  # as of an f32
+        return 0 if target.bits <= 32 else 1 << target.bits - 1
+    return high if value >= high else low if value <= low else int(value)
 
 
 def literal_index(e: Emitter, value: Value, source: Type, target: Weak) -> Value:

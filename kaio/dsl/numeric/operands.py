@@ -10,7 +10,7 @@ from kaio.dsl import literals, primitives, rules
 from kaio.dsl.casts import number
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved, Rule, intrinsic
 from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import Scalar, TupleType, Type, show
+from kaio.dsl.values import Scalar, TupleType, Type, Weak, show
 from kaio.dtypes import DType, bool_, f32
 
 if TYPE_CHECKING:
@@ -37,10 +37,14 @@ Typing = Callable[..., Resolved]
 
 # ---------------------------------------------------------------------- typing
 def common_type(name: str, values: tuple[Type, ...]) -> DType:
-    """The one type of several numbers."""
-    merged: Scalar = number(values[0], f"an argument of `{name}`")
-    for value in values[1:]:
-        merged = rules.common(merged, number(value, f"an argument of `{name}`"), f"in {name} with")
+    """The one type of several numbers; literals take that of the others, wherever they stand."""
+    found: list[Scalar] = [number(value, f"an argument of `{name}`") for value in values]
+    found.sort(key=lambda value: isinstance(value, Weak))
+    merged = found[0]
+    if isinstance(merged, Weak):
+        merged = literals.join([value for value in found if isinstance(value, Weak)])
+    for value in found[1:]:
+        merged = rules.common(merged, value, f"in {name} with")
     rules.check_computes(name, merged)
     dtype = literals.default(merged)
     if dtype is bool_:
