@@ -10,7 +10,9 @@ A program that prints exports the variable `VARIABLE`, which the runtime fills w
 
 from __future__ import annotations
 
+import re
 import struct
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +48,7 @@ BINDING = struct.Struct("@QQI4x")  # addresses of the ring and of the counters; 
 
 @dataclass(frozen=True)
 class Printed:
-    """A number that a kernel prints; a `spec` formats it as in `format(value, spec)`.
+    """A number that a kernel prints; a `spec` formats it as in `format(value, spec)`, or its text where `is_text`.
 
     `names` are what some values are called instead: members of an enum.
     """
@@ -54,6 +56,7 @@ class Printed:
     dtype: DType
     spec: str = ""
     names: tuple[tuple[int, str], ...] = ()
+    is_text: bool = False
 
     @property
     def words(self) -> int:
@@ -65,11 +68,28 @@ class Printed:
         value = np.frombuffer(words[: self.dtype.itemsize], self.dtype.numpy)[0]
         if self.names:
             return dict(self.names).get(int(value), str(value))
-        if self.spec:
-            return format(value.item(), self.spec)
+        if self.spec and not self.is_text:
+            return _formatted(value, self.spec)
         if self.dtype.kind == "c":
-            return _complex(value.real, value.imag)
-        return _shortest(value) if self.dtype.is_float else str(value)
+            text = _complex(value.real, value.imag)
+        else:
+            text = _shortest(value) if self.dtype.is_float else str(value)
+        return format(text, self.spec)
+
+
+_WITHOUT_DIGITS = re.compile(r"(?:.?[<>=^])?[-+ ]?z?#?0?\d*[,_]?", re.DOTALL)
+
+
+def _formatted(value: Any, spec: str) -> str:
+    """`format(value, spec)`; where no digits are asked for, the fewest that tell a float from its neighbours."""
+    number = value.item()
+    if spec.endswith("c") and (not 0 <= number <= sys.maxunicode or 0xD800 <= number < 0xE000):
+        return "\N{REPLACEMENT CHARACTER}"  # Python has no such character, or cannot write it
+    if isinstance(number, complex) and _WITHOUT_DIGITS.fullmatch(spec):
+        number = complex(float(_shortest(value.real)), float(_shortest(value.imag)))
+    elif isinstance(number, float) and _WITHOUT_DIGITS.fullmatch(spec):
+        number = float(_shortest(value))
+    return format(number, spec)
 
 
 def _shortest(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,7 @@ __all__ = ["F_STRING", "SPEC"]
 F_STRING = "\0f"
 """The first item of the tuple that an f-string becomes; its texts and values follow."""
 SPEC = "\0:"
-"""What a text begins with that says how the value in front of it is formatted."""
+"""What a text begins with that says how the value in front of it is converted, a letter or `-`, and formatted."""
 
 
 # ---------------------------------------------------------------------- types
@@ -61,11 +61,13 @@ def _text(type_: Type, name: str, default: str) -> str:
     return value
 
 
-def _shown(type_: Type, spec: str = "") -> Iterator[str | Printed]:
+def _shown(type_: Type, spec: str = "", conversion: str = "-") -> Iterator[str | Printed]:
     """What is printed for a value of this type: texts, and places for numbers."""
     match type_:
         case TupleType(items=items) if items and _of_text(items[0]) == F_STRING:
             yield from _f_string(items[1:])
+        case TupleType() | RecordType() if spec:
+            raise RuleError(f"`{spec}` does not format {show(type_)}", "format its numbers one by one")
         case TupleType(items=items):
             yield from ("(", *_listed(items), ",)" if len(items) == 1 else ")")
         case RecordType(of=type() as of, names=names, items=items):
@@ -73,23 +75,20 @@ def _shown(type_: Type, spec: str = "") -> Iterator[str | Printed]:
         case RecordType(items=items):
             yield from ("(", *_listed(items), ")")
         case ComplexType(value=value) if value is not None:
-            yield _formatted(value, spec)
+            yield _formatted(value, spec, conversion)
         case ComplexType():
-            dtype = _complex_dtype(type_)
-            _formatted(dtype.numpy.type(1).item(), spec, dtype)
-            yield Printed(dtype, spec)
+            yield _number(_complex_dtype(type_), spec, conversion)
         case EnumType(member=member) if member is not None:
-            yield _formatted(member, spec)
+            yield _formatted(member, spec, conversion)
         case EnumType(of=enum, dtype=dtype):
-            yield Printed(dtype, "", tuple((int(m.value), str(m)) for m in enum.__members__.values()))
+            members = enum.__members__.values()
+            yield Printed(dtype, names=tuple((int(m.value), _formatted(m, spec, conversion)) for m in members))
         case ObjectType() if type_ == NONE or _of_text(type_) is not None:
-            yield _formatted(type_.value, spec)
+            yield _formatted(type_.value, spec, conversion)
         case Weak(values=[value]):
-            yield _formatted(value, spec)
+            yield _formatted(value, spec, conversion)
         case Weak() | DType():
-            dtype = _dtype(type_)
-            _formatted(dtype.numpy.type(1).item(), spec, dtype)
-            yield Printed(dtype, spec)
+            yield _number(_dtype(type_), spec, conversion)
         case BufferType() | ArrayType():
             raise RuleError(
                 f"`print` shows numbers and texts, not {show(type_)}",
@@ -100,11 +99,10 @@ def _shown(type_: Type, spec: str = "") -> Iterator[str | Printed]:
 
 
 def _listed(items: Sequence[Type], names: Sequence[str] = ()) -> Iterator[str | Printed]:
-    """Items with commas between them; texts as they are written, fields with their names."""
+    """Items as `repr` has them, with commas between them; fields with their names."""
     for k, item in enumerate(items):
         yield (", " if k else "") + (f"{names[k]}=" if names else "")
-        text = _of_text(item)
-        yield from _shown(item) if text is None else [repr(text)]
+        yield from _shown(item, conversion="r")
 
 
 def _of_text(type_: Type) -> str | None:
@@ -118,13 +116,24 @@ def _f_string(items: Sequence[Type]) -> Iterator[str | Printed]:
     for k, item in enumerate(items):
         following = texts[k + 1] if k + 1 < len(items) else ""
         if following.startswith(SPEC):
-            yield from _shown(item, following[len(SPEC) :])
+            conversion, spec = following[len(SPEC)], following[len(SPEC) + 1 :]
+            yield from _shown(item, spec, conversion)
         elif not texts[k].startswith(SPEC):
             yield from _shown(item)
 
 
-def _formatted(value: Any, spec: str, dtype: DType | None = None) -> str:
-    """`format(value, spec)`; what Python refuses is refused."""
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {"-": lambda value: value, "s": str, "r": repr, "a": ascii}
+
+
+def _number(dtype: DType, spec: str, conversion: str) -> Printed:
+    """A place for a number; to format what a conversion gives is to format a text."""
+    _formatted(dtype.numpy.type(1).item(), spec, conversion, dtype)
+    return Printed(dtype, spec, is_text=conversion != "-")
+
+
+def _formatted(value: Any, spec: str, conversion: str, dtype: DType | None = None) -> str:
+    """A value converted and formatted; what Python refuses is refused."""
+    value = _CONVERSIONS[conversion](value)
     try:
         return format(value, spec) if spec else str(value)
     except (ValueError, TypeError) as problem:

@@ -75,10 +75,11 @@ class PrintRing:
         while site := int(data[self._tail & mask]):
             line = self._lines[site - 1]
             places = (self._tail + np.arange(1 + line.words)) & mask
-            found.append(line.text(data[places[1:]].tobytes()))
+            words = data[places[1:]].tobytes()
             data[places] = 0
             self._tail = (self._tail + len(places)) % 2**32
             self._words[abi.TAIL] = self._tail
+            found.append(line.text(words))
         return found
 
 

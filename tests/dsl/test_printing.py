@@ -41,6 +41,7 @@ from kaio import (
     u64,
 )
 from kaio import print_abi as abi
+from tests.dsl import from_text
 
 GREETING = "hello"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(kaio.__file__).parents[1])}
@@ -182,6 +183,41 @@ def test_f_strings_format_as_python_does(capsys, device: kaio.Device) -> None:
         "1",
         "     0.1",
     ]
+
+
+def test_conversions_make_texts_which_formats_pad_and_cut(capsys, device: kaio.Device) -> None:
+    @kaio.kernel
+    def converted(x: In[f32], n: In[i32], mode: Mode):
+        print(f"{n[0]!r:>5}|{x[0]!r:>8}|{x[0]!s:.2}|{n[0]!a:05}|{n[0] > 0!r:>6}|{GREETING!r}|{GREETING!r:>9}")
+        print(f"{mode!r}|{mode:>12}|{mode!r:>18}|{Mode.EXACT!r}|{GREETING=}", (mode, Mode.EXACT), Point(x[0], 3))
+
+    n, x, mode = 7, 0.1, Mode.FAST
+    assert printed(capsys, converted, device, np.array([x], np.float32), np.array([n], np.int32), mode) == (
+        f"{n!r:>5}|{x!r:>8}|{x!s:.2}|{n!a:05}|{n > 0!r:>6}|{GREETING!r}|{GREETING!r:>9}\n"
+        f"{mode!r}|{mode:>12}|{mode!r:>18}|{Mode.EXACT!r}|{GREETING=} {(mode, Mode.EXACT)} {Point(x, 3)}\n"
+    )
+
+
+@pytest.mark.parametrize("spec", [">8", "+", "x<12", "010", ",", "z", "=+12"])
+def test_a_format_without_digits_has_the_fewest_that_tell_a_float(capsys, device: kaio.Device, spec: str) -> None:
+    made = from_text.kernel(f"""
+        @kernel
+        def k(x: In[f32], y: In[f16], z: In[c64]):
+            print(f"{{x[0]:{spec}}} {{y[0]:{spec}}} {{x[1]:{spec}}}", f"{{z[0]:>12}}")
+    """)
+    x, y, z = np.array([0.1, 1e20], np.float32), np.array([0.1], np.float16), np.array([0.1 + 2j], np.complex64)
+    expected = f"{format(0.1, spec)} {format(0.1, spec)} {format(1e20, spec)} {0.1 + 2j:>12}\n"
+    assert printed(capsys, made, device, x, y, z) == expected
+
+
+def test_a_number_that_is_no_character_is_printed_as_unicode_says(capsys, device: kaio.Device) -> None:
+    @kaio.kernel
+    def characters(n: In[i32]):
+        for k in range(n.size):
+            print(f"{n[k]:c}", end="")
+
+    n = np.array([97, -1, 0xD800, 0x10FFFF, 0x110000, 2**31 - 1, 98], np.int32)
+    assert printed(capsys, characters, device, n) == "a\ufffd\ufffd\U0010ffff\ufffd\ufffdb"
 
 
 def show_pair(a, b):
@@ -360,6 +396,22 @@ def test_a_format_that_python_refuses_is_refused() -> None:
         "`d` does not format f32: Unknown format code 'd' for object of type 'float'\n"
         "for example `{x:8.3f}` or `{i:04d}`"
     )
+
+
+def test_a_tuple_is_not_formatted() -> None:
+    @kaio.kernel
+    def pair(x: In[f32]):
+        print(f"{(x[0], 1):>9}")
+
+    assert message(pair) == "`>9` does not format (f32, int literal 1)\nformat its numbers one by one"
+
+
+def test_a_format_of_numbers_does_not_format_what_a_conversion_gives() -> None:
+    @kaio.kernel
+    def text(n: In[i32]):
+        print(f"{n[0]!r:d}")
+
+    assert message(text).startswith("`d` does not format i32: Unknown format code 'd' for object of type 'str'")
 
 
 def test_names_and_formats_in_f_strings_are_checked() -> None:

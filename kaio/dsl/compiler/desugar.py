@@ -64,16 +64,19 @@ def _with_f_strings_as_tuples(node: ast.stmt, printed: ast.Call) -> ast.stmt:
 
 
 def _as_tuple(string: ast.JoinedStr) -> ast.Tuple:
-    """`f"{x:.2f} m"` as `(F_STRING, x, SPEC + ".2f", " m")`."""
+    """`f"{x:.2f} m"` as `(F_STRING, x, SPEC + "-.2f", " m")`; before the format stands the conversion, `r` of `!r`."""
     items: list[ast.expr] = [_at(ast.Constant(F_STRING), string)]
     for part in string.values:
         if not isinstance(part, ast.FormattedValue):
             items.append(part)
             continue
         items.append(part.value)
+        conversion, spec = "-" if part.conversion < 0 else chr(part.conversion), ""
         match part.format_spec:
             case ast.JoinedStr(values=[ast.Constant(value=str() as spec)]):
-                items.append(_at(ast.Constant(SPEC + spec), string))
+                pass
+        if conversion != "-" or spec:
+            items.append(_at(ast.Constant(SPEC + conversion + spec), string))
     return _at(ast.Tuple(items, ast.Load()), string)
 
 
