@@ -12,8 +12,8 @@ from kaio.dsl import operators, rules, stores
 from kaio.dsl.intrinsic import Intrinsic, Resolved
 from kaio.dsl.overloads import OVERLOADS
 from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import BOOL, Compound, Type, Weak, show
-from kaio.dtypes import DType
+from kaio.dsl.values import BOOL, Compound, TupleType, Type, Weak, show
+from kaio.dtypes import DType, f32
 from kaio.vectors import VectorDType, vector_of
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ operators.UNARY.append(_unary)
 
 # ---------------------------------------------------------------------- casts and functions
 def _cast(e: Emitter, call: TypedCall, *values: Any) -> Any:
-    return values[0] if len(values) == 1 else values
+    return values[0] if len(values) == 1 else e.convert(values, TupleType(call.operands), call.result)
 
 
 def _casted(*lanes: Any) -> None: ...
@@ -153,6 +153,8 @@ def cast_to(dtype: VectorDType) -> Intrinsic:
             if not isinstance(lane, DType | Weak):
                 raise RuleError(f"a lane of `{dtype!r}` is a number, not {show(lane)}")
             stores.cast(lane, made.lane)
+        if len(lanes) > 1 and all(lane is f32 for lane in lanes):
+            return Resolved(lanes, made)  # they are converted together
         return Resolved((made,) if len(lanes) == 1 else made.items, made)
 
     return Intrinsic(repr(dtype), typing, _cast, doc=dtype.__doc__ or "", signature=inspect.signature(_casted))

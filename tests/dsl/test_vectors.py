@@ -112,6 +112,31 @@ def test_halves_are_computed_in_pairs():
     assert "fma.rn.bf16x2" in ptx
 
 
+@pytest.mark.parametrize("vector", [f16x2, f16x8, bf16x2], ids=repr)
+def test_lanes_of_f32_are_rounded_to_halves_two_at_once(vector, device):
+    count, lane = len(vector.parts), vector.lane
+    made = kernel(
+        f"""
+        @kernel
+        def k(x: In[f32, D2], whole: Out[{vector!r}], single: Out[{lane!r}, D2]):
+            i = grid(1)
+            if i < x.shape[0]:
+                whole[i] = {vector!r}({", ".join(f"x[i, {n}]" for n in range(count))})
+                for n in range({count}):
+                    single[i, n] = x[i, n]
+        """
+    )
+    rng = np.random.default_rng(3)
+    x = np.ldexp(rng.normal(size=(512, count)), rng.integers(-30, 20, (512, count))).astype(np.float32)
+    x[0], x[1], x[2, :2] = 0.0, -np.inf, (65519.99, -65520.0)
+    whole, single = device.alloc_zeros(512, vector), device.alloc_zeros((512, count), lane)
+    made.over(512).launch(device.alloc_from(x), whole, single).wait()
+    assert whole.to_host().tobytes() == single.to_host().tobytes()
+    assert made.ptx("sm_80").count(f"cvt.rn.{lane.ptx}x2.f32") == count // 2
+    assert "x2.f32" not in made.ptx("sm_75")
+    assert made.compile("sm_80").cubin
+
+
 @pytest.mark.parametrize(("vector", "lane"), [(f16x8, f16), (bf16x2, bf16), (f32x4, f32)], ids=repr)
 def test_fused_and_other_functions_are_those_of_the_lanes(vector, lane, device):
     x, y = lanes(vector, 3), lanes(vector, 4)

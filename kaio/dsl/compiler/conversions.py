@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir as llvm
 
 from kaio.dsl import primitives
-from kaio.dsl.compiler.narrow_floats import is_narrow, narrow, truth, widen
+from kaio.dsl.compiler.narrow_floats import is_narrow, narrow, narrow_lanes, truth, widen
 from kaio.dsl.compiler.scalars import Value, choose, constant, llvm_type
 from kaio.dsl.values import BOOL, Compound, EnumType, Type, Weak
-from kaio.dtypes import DType, f32, f64, i32, u32
+from kaio.dsl.vectors import VectorType
+from kaio.dtypes import DType, bf16, f16, f32, f64, i32, u32
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
@@ -61,6 +62,8 @@ def compound(e: Emitter, value: Any, source: Type, target: Compound) -> tuple[Va
         parts = list(zip(value, source.items, strict=True))
     else:
         parts = target.spread(value, source)
+    if isinstance(target, VectorType) and target.lane in (f16, bf16) and all(of is f32 for _, of in parts):
+        return narrow_lanes(e, [part for part, _ in parts], target.lane)
     return tuple(e.convert(part, of, item) for (part, of), item in zip(parts, target.items, strict=True))
 
 

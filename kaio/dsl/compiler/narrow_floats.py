@@ -8,6 +8,7 @@ correctly rounded sums, IEEE Transactions on Computers, 2008).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,6 +93,15 @@ _widen_half = primitive(
 
 
 # ---------------------------------------------------------------------- narrower
+def narrow_lanes(e: Emitter, values: Sequence[Value], lane: DType) -> tuple[Value, ...]:
+    """An even number of f32 as f16 or bf16, each rounded once: two by one instruction where the GPU has it."""
+    if e.target.name != "cuda" or not e.target.has("sm_80"):
+        return tuple(narrow(e, value, f32, lane) for value in values)
+    pairs = zip(values[::2], values[1::2], strict=True)
+    words = [instruction(e, f"cvt.rn.{lane.ptx}x2.f32", I32, [high, low]) for low, high in pairs]
+    return tuple(half for word in words for half in (e.b.trunc(word, I16), e.b.trunc(e.b.lshr(word, I32(16)), I16)))
+
+
 def narrow(e: Emitter, value: Value, source: DType, target: DType) -> Value:
     """An f32, f64 or integer as a narrow float: beyond its range an infinity, or the largest of 8 bits."""
     if source is f32:
