@@ -70,7 +70,32 @@ _FROM_CUDA = {
     "reinterpret_cast": "bitcast",
     "static_range": "unrolled",
     "atomic": "atomic_add",
+    **dict.fromkeys(("shfl_up", "shfl_up_sync"), "shfl_sync_up"),
+    **dict.fromkeys(("shfl_down", "shfl_down_sync"), "shfl_sync_down"),
+    **dict.fromkeys(("shfl_xor", "__shfl_xor"), "shfl_sync_bfly"),
+    **dict.fromkeys(("barrier", "sync_threads", "debug_barrier"), "bar_sync"),
+    **dict.fromkeys(("tid", "thread_id", "program_id"), "thread_idx"),
+    "cg": "grid_sync",
+    "clock64": "clock",
+    "__float2half": "f16",
+    "__half2float": "f32",
+    "__fdividef": "fast_div",
+    "__pipeline_memcpy_async": "cp_async",
+    "__pipeline_wait_prior": "cp_async_wait",
+    "curand_uniform": "random_uniform",
+    "curand_normal": "random_normal",
+    **{f"atomic{name}": f"atomic_{name.lower()}" for name in ("Add", "Sub", "Min", "Max", "And", "Or", "Xor", "Exch")},
+    "atomicCAS": "atomic_cas",
+    "compare_and_swap": "atomic_cas",
+    **dict.fromkeys(("half2", "__half2"), "f16x2"),
+    **dict.fromkeys(("bfloat162", "__nv_bfloat162"), "bf16x2"),
+    **{f"{make}float{n}": f"f32x{n}" for make in ("", "make_") for n in (2, 4)},
+    **{f"{make}int{n}": f"i32x{n}" for make in ("", "make_") for n in (2, 4)},
+    **{f"{make}uint{n}": f"u32x{n}" for make in ("", "make_") for n in (2, 4)},
+    **{f"{make}{c}4": f"{t}x4" for make in ("", "make_") for c, t in (("char", "i8"), ("uchar", "u8"))},
+    **{f"{make}double2": "f64x2" for make in ("", "make_")},
 }
+"""Names of CUDA C++, of Numba's `cuda` and of Triton."""
 
 _FORMAT_LATER = "store numbers in a buffer and format them after the launch"
 _ARRAY = "an array of the thread is `kaio.local_mem(shape, dtype)`, and a few values are a tuple `(a, b)`"
@@ -98,6 +123,8 @@ _INSTEAD = {
     "super": "call a plain function by its name",
     "exit": "end this thread with `return`",
     "quit": "end this thread with `return`",
+    **dict.fromkeys(("warpSize", "warpsize", "WARP_SIZE"), "a warp has 32 threads: write 32"),
+    "gridsize": "write `kaio.grid_dim.x * kaio.block_dim.x`",
     "breakpoint": 'run the kernel on `kaio.Device("cpu")`, which finds faults, or store values and look at them after',
     **dict.fromkeys(("str", "repr", "ascii", "format", "chr", "ord", "hex", "oct", "bin"), _FORMAT_LATER),
     **dict.fromkeys(("list", "dict", "set", "frozenset", "bytes", "bytearray", "memoryview"), _ARRAY),
@@ -169,6 +196,8 @@ def _outer_name(scope: Scope, node: ast.Name) -> Iterator[Mistake]:
 def _meant(scope: Scope, name: str, called: bool) -> str:
     """The way out for an unknown name: kaio's name of it, a close one, or how names are made known."""
     kaio = sys.modules["kaio"]
+    if name in _INSTEAD:
+        return _INSTEAD[name]
     wanted = _FROM_CUDA.get(name, name)
     if wanted in getattr(kaio, "__all__", ()):
         aliases = [alias for alias, value in scope.function.__globals__.items() if value is kaio]
@@ -222,7 +251,7 @@ def _meant_of_module(module: types.ModuleType, written: str, name: str) -> str |
     if module.__name__ == "kaio":
         if name in _INSTEAD:
             return _INSTEAD[name]
-        if name.startswith("atomic"):
+        if name.startswith("atomic") and (near != wanted or name == "atomic"):
             listed = ", ".join(_atomics(module, written))
             return f"of the atomic functions there are {listed}; any other update is a loop of `atomic_cas`"
     return f"did you mean `{written}.{near}`?" if near else None
@@ -235,7 +264,19 @@ def _atomics(kaio: types.ModuleType, written: str) -> list[str]:
 def _of_another_library(scope: Scope, node: ast.Attribute) -> Mistake:
     kaio = sys.modules["kaio"]
     near = _FROM_CUDA.get(node.attr, node.attr)
-    help_text = f"write `kaio.{near}`" if hasattr(kaio, near) else "use Python's `math` or kaio's own functions"
+    if node.attr == "atomic":  # of Numba: `cuda.atomic.add`
+        update = next(
+            (outer.attr for outer in scope.nodes if isinstance(outer, ast.Attribute) and outer.value is node), ""
+        )
+        update = update.removeprefix("nan").rstrip("_")
+        near = next((n for n in (_FROM_CUDA.get(update), f"atomic_{update}") if n and hasattr(kaio, n)), near)
+    help_text = (
+        _INSTEAD[node.attr]
+        if node.attr in _INSTEAD
+        else f"write `kaio.{near}`"
+        if hasattr(kaio, near)
+        else "use Python's `math` or kaio's own functions"
+    )
     return scope.mistake(f"`{ast.unparse(node)}` is not kaio's, and cannot be used in a kernel", node, help_text)
 
 
