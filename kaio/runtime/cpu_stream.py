@@ -40,6 +40,11 @@ class CpuCompletion(Completion):
 
     def _block(self, timeout_s: float | None) -> bool:
         if not self._finished:
+            if self.stream._server == threading.get_ident():
+                raise KaioError(
+                    "what is written to `sys.stdout` for a kernel waits for work on the kernel's own stream",
+                    help="launch it on another stream, or wait elsewhere",
+                )
             if not self._gate.acquire(timeout=-1 if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX)):
                 return self._finished
             self._gate.release()
@@ -174,6 +179,7 @@ class CpuStream(Stream):
     _pending: deque[_Work]  # the first one runs
     _last: Callable[[], CpuCompletion | None]  # a weak reference: what nobody holds any more is done
     _serving: bool
+    _server: int | None  # the thread that works it off
 
     @classmethod
     def make(cls, device: CpuDevice, priority: int = 0) -> CpuStream:
@@ -186,7 +192,7 @@ class CpuStream(Stream):
         return self
 
     def _start(self) -> None:
-        self._pending, self._last, self._serving = deque(), _nothing, False
+        self._pending, self._last, self._serving, self._server = deque(), _nothing, False, None
         self._lock = threading.RLock()
 
     def launch(
@@ -279,12 +285,13 @@ class CpuStream(Stream):
 
     def work_off(self) -> None:
         """Do all that is queued, in this thread; by one thread at a time."""
+        self._server = threading.get_ident()
         while True:
             self._pending[0].run()
             with self._lock:
                 self._pending.popleft()
                 if not self._pending:
-                    self._serving = False
+                    self._serving, self._server = False, None
                     return
 
     def after_fork(self) -> None:

@@ -345,6 +345,20 @@ def test_a_standard_output_that_fails_does_not_fail_the_launch(monkeypatch, capl
     assert "what a kernel printed cannot be written" in caplog.text
 
 
+def test_a_standard_output_that_waits_for_the_stream_it_holds_up_does_not_hang(monkeypatch, caplog) -> None:
+    cpu = kaio.Device("cpu")
+
+    class Launching:
+        def write(self, text: str) -> None:
+            count_to.over(1).block(1).on(cpu).launch(0).wait()
+
+    monkeypatch.setattr(sys, "stdout", Launching())
+    count_to.over(1).block(1).on(cpu).launch(1).wait(timeout_s=60)
+    monkeypatch.undo()
+    cpu.wait()
+    assert "waits for work on the kernel's own stream" in caplog.text
+
+
 # ---------------------------------------------------------------------- code
 def test_a_kernel_without_print_has_nothing_of_it() -> None:
     @kaio.kernel
