@@ -220,6 +220,14 @@ def test_a_number_that_is_no_character_is_printed_as_unicode_says(capsys, device
     assert printed(capsys, characters, device, n) == "a\ufffd\ufffd\U0010ffff\ufffd\ufffdb"
 
 
+@pytest.mark.parametrize("count", [8, 14, 15, 31, 100])
+def test_an_f_string_of_many_values_is_printed(capsys, device: kaio.Device, count: int) -> None:
+    shown = " ".join(f"{{n[{k}]:03d}}-{{n[{k}]}}" for k in range(count))
+    made = from_text.kernel(f"@kernel\ndef k(n: In[i32]):\n    print(f'{shown}')\n")
+    n = np.arange(count, dtype=np.int32)
+    assert printed(capsys, made, device, n) == " ".join(f"{k:03d}-{k}" for k in n) + "\n"
+
+
 def show_pair(a, b):
     print(f"{a} and {b}")
 

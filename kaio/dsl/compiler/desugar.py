@@ -26,6 +26,9 @@ _ANNOTATED = "kaio.annotated"
 NAMES: Mapping[str, Any] = {_ANNOTATED: annotated}
 """What the names in desugared code stand for."""
 
+_MOST = 14
+"""Parts of an f-string in one tuple: of a tuple of more than 30 items, two of a part, Python makes a list first."""
+
 
 def desugar(statements: list[ast.stmt]) -> list[ast.stmt]:
     """The statements in simpler ones; the same list where there is nothing to do."""
@@ -65,6 +68,10 @@ def _with_f_strings_as_tuples(node: ast.stmt, printed: ast.Call) -> ast.stmt:
 
 def _as_tuple(string: ast.JoinedStr) -> ast.Tuple:
     """`f"{x:.2f} m"` as `(F_STRING, x, SPEC + "-.2f", " m")`; before the format stands the conversion, `r` of `!r`."""
+    if len(string.values) > _MOST:
+        starts = range(0, len(string.values), _MOST)
+        parts = [_at(ast.JoinedStr(string.values[start : start + _MOST]), string) for start in starts]
+        return _at(ast.Tuple([_at(ast.Constant(F_STRING), string), *map(_as_tuple, parts)], ast.Load()), string)
     items: list[ast.expr] = [_at(ast.Constant(F_STRING), string)]
     for part in string.values:
         if not isinstance(part, ast.FormattedValue):

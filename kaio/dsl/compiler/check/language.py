@@ -59,6 +59,9 @@ _REFUSED: dict[type[ast.AST], tuple[str, str]] = {
     ),
 }
 
+_MOST = 30
+"""Values of a call or tuple that Python puts side by side; of more it makes a list while the program runs."""
+
 _NO_STRINGS = (
     "a kernel has no strings",
     'a text may stand in a `print`, after `assert condition,`, and where a captured one decides: `if MODE == "fast":`',
@@ -81,6 +84,12 @@ def check_language(scope: Scope) -> Iterator[Mistake]:
                 yield scope.mistake("a kernel has no `*` in calls and tuples", node, "write the values one by one")
             case ast.Starred():
                 yield scope.mistake("a kernel cannot unpack into `*`", node, "name each item")
+            case ast.Call() if len(node.args) + 2 * len(node.keywords) > _MOST:
+                what = f"a call in a kernel takes at most {_MOST} values, of which one with a name counts twice"
+                yield scope.mistake(what, node, "hand several over as a tuple or a record, or call it several times")
+            case ast.Tuple(elts=elts) if isinstance(node.ctx, ast.Load) and len(elts) > _MOST and not _is_fixed(node):
+                what = f"a tuple in a kernel has at most {_MOST} values, where they are not all literals"
+                yield scope.mistake(what, node, "make a tuple of tuples, or a `kaio.local_mem(n, dtype)` array")
             case ast.Call():
                 yield from _call(scope, node)
             case ast.For():
@@ -112,6 +121,11 @@ def check_language(scope: Scope) -> Iterator[Mistake]:
                 yield from _statement_without_effect(scope, node)
             case _ if type(node).__name__ == "TypeAlias":
                 yield scope.mistake("a kernel cannot define a type", node, "define it outside the kernel")
+
+
+def _is_fixed(node: ast.Tuple) -> bool:
+    """Whether a tuple is made of literals alone, which Python makes one of."""
+    return not any(isinstance(part, ast.Name | ast.Attribute | ast.Call | ast.Subscript) for part in ast.walk(node))
 
 
 def _instead_of_list(node: ast.List) -> str:
