@@ -8,6 +8,7 @@ import pytest
 
 import kaio
 from kaio import KaioError, f32
+from tests.dsl import from_text
 
 
 @kaio.func
@@ -110,3 +111,21 @@ def launches_itself(x: kaio.In[kaio.f32], y: kaio.Out[kaio.f32]):
 def test_a_kernel_that_calls_a_kernel_is_refused():
     with pytest.raises(kaio.KernelTypeError, match="a kernel cannot launch a kernel"):
         launches_itself.ptx("sm_90")
+
+
+@pytest.mark.parametrize("name", ["inner", "factory", "body", "kernel_body", "annotated", "k"])
+def test_a_function_of_any_name_is_called(name: str) -> None:
+    made = from_text.kernel(f"""
+        def {name}(x):
+            return x + 1
+
+        def called(x):
+            return {name}(x)
+
+        @kernel
+        def {"launched" if name == "k" else "k"}(x: InOut[f32]):
+            x[0] = {name}(x[0]) + called(x[0])
+    """)
+    x = kaio.Device("cpu").alloc_zeros(1, f32)
+    made.grid(1).block(1).launch(x).wait()
+    assert x.to_host()[0] == 2

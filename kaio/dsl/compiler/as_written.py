@@ -42,8 +42,8 @@ def _statement(node: ast.FunctionDef | ast.Lambda) -> ast.stmt:
     """The function alone, in a statement: without decorators, annotations and defaults, which are not run again."""
     if isinstance(node, ast.Lambda):
         return ast.Return(ast.Lambda(_bare(node.args), node.body))
-    # Under another name, since inside the factory its own would be a closure variable that it calls itself by.
-    return _def("inner", _bare(node.args), desugar(node.body))
+    # Under a name that nothing in it can have, which would be a closure variable of the factory.
+    return _def(".inner", _bare(node.args), desugar(node.body))
 
 
 def _def(name: str, args: list[ast.arg] | ast.arguments, body: list[ast.stmt]) -> ast.FunctionDef:
