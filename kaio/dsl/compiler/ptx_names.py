@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kaio.print_abi import VARIABLE
+
 __all__ = ["distinct", "entry_name", "spelled"]
 
 # opcodes and the predefined constant are reserved words for the assembler of PTX, and a name has more than `_`
@@ -24,8 +26,13 @@ def spelled(name: str) -> str:
 
 
 def entry_name(name: str) -> str:
-    """The name of a kernel in PTX, where `_` alone is no name and `WARP_SZ` is a constant."""
-    return spelled(name) + ("_0" if name in ("_", "WARP_SZ") else "")
+    """The name of a kernel in PTX: not `_` alone, no constant, no function of libdevice and not what `print` needs.
+
+    >>> entry_name("saxpy"), entry_name("_"), entry_name("__nv_sinf")
+    ('saxpy', '__0', '__nv_sinf_0')
+    """
+    is_taken = name in ("_", "WARP_SZ", VARIABLE) or name.startswith("__nv_")
+    return spelled(name) + ("_0" if is_taken else "")
 
 
 def distinct(parameters: list[str], taken: set[str]) -> list[str]:

@@ -181,6 +181,17 @@ CLASHES = [
 ]
 
 
+@pytest.mark.parametrize("name", ["kaio_print", "__nv_sinf", "_", "WARP_SZ", "printf", "ret"])
+def test_a_kernel_may_have_any_name(name):
+    source = f"""
+        @kernel
+        def {name}(x: InOut[f32]):
+            x[0] = math.sin(x[0])
+            print(x[0])
+    """
+    assert kernel(source).compile("sm_90").cubin
+
+
 @pytest.mark.parametrize(("params", "names"), CLASHES, ids=[c[0] for c in CLASHES])
 def test_names_of_parameters_never_clash(params, names):
     scalars = [p.split(":")[0] for p in params.split(", ") if "[" not in p]
