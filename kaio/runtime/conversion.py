@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,12 @@ def element_bytes(value: Any, dtype: DType) -> bytes:
 
 
 def _struct_bytes(value: Any, dtype: DType) -> bytes:
-    """One element out of a tuple of its fields, or a NumPy scalar of the dtype."""
-    if isinstance(value, tuple) or (isinstance(value, np.void) and value.dtype == dtype.numpy):
+    """One element out of a tuple of its fields, a record, or a NumPy scalar of the dtype."""
+    is_record = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    fields = dataclasses.astuple(value) if is_record else value
+    if isinstance(fields, tuple) or (isinstance(fields, np.void) and fields.dtype == dtype.numpy):
         try:
-            return np.asarray(value, dtype.numpy).tobytes()
+            return np.asarray(fields, dtype.numpy).tobytes()
         except (TypeError, ValueError, OverflowError):
             pass
     raise KaioError(

@@ -419,3 +419,24 @@ def test_a_tuple_in_an_argument_has_its_length():
     with pytest.raises(kaio.LaunchError) as caught:
         k.over(1).launch(out, Body(1.0, (1.0, 2.0), Pair(0.0, 0.0)))
     assert str(caught.value) == "argument `start.pos` of kernel `k` must be a tuple of 3 (got (1.0, 2.0))"
+
+
+def test_a_loop_goes_over_the_tuples_that_are_a_part_of_a_value():
+    @kaio.kernel
+    def k(bodies: In[Body], out: Out[f64], start: Body):
+        i = kaio.grid(1)
+        total = f64(0)
+        if i < bodies.size:
+            for x in bodies[i].pos:
+                total = total * 10 + x
+            for x in start.pos:
+                total = total * 10 + x
+            for x in (start.pos, (1, 2, 3))[0]:
+                total = total * 10 + x
+            out[i] = total
+
+    cpu = kaio.Device("cpu")
+    bodies, out = cpu.alloc_zeros(1, Body), cpu.alloc_zeros(1, f64)
+    bodies.fill(Body(1.0, (1.0, 2.0, 3.0), Pair(0.0, 0.0)))
+    k.over(1).launch(bodies, out, Body(1.0, (4.0, 5.0, 6.0), Pair(0.0, 0.0))).wait()
+    assert out.to_host()[0] == 123456456

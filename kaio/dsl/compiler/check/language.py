@@ -287,7 +287,9 @@ def _is_iterable(scope: Scope, node: ast.expr) -> bool:
             return name not in scope.buffers and name not in scope.consts
         case ast.Call():
             return _is_range(scope, node) or isinstance(scope.value_of(node.func), types.FunctionType | Func)
-        case ast.Attribute(attr="shape"):
+        case ast.Attribute(attr="shape") | ast.Attribute(value=ast.Subscript()):  # a struct's array is a tuple
+            return True
+        case ast.Attribute(value=value) | ast.Subscript(value=value) if _is_iterable(scope, value):
             return True
     return isinstance(scope.value_of(node), tuple)
 
