@@ -11,8 +11,8 @@ from kaio.dsl import complex_calls, stores, tuples, vectors  # noqa: F401 - tupl
 from kaio.dsl.complexes import ComplexType
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved
 from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import ArrayType, BufferType, Type, Weak, show
-from kaio.dtypes import DType, bool_, f32, i32
+from kaio.dsl.values import INDEX64, ArrayType, BufferType, Type, Weak, show
+from kaio.dtypes import DType, bool_, f32, i32, i64
 from kaio.vectors import VectorDType
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def cast_to(dtype: DType) -> Intrinsic:
 
     def typing(value: Type) -> Resolved:
         stores.cast(number(value, f"what `{dtype!r}` casts"), dtype)
-        return Resolved((dtype,), dtype)
+        return Resolved((i64 if value is INDEX64 else dtype,), dtype)  # a position that is stored has to fit
 
     def signature(value: Any, /) -> None: ...
 
@@ -48,7 +48,7 @@ def cast_to(dtype: DType) -> Intrinsic:
 
 
 def _given(e: Emitter, call: TypedCall, value: Any) -> Any:
-    return value
+    return e.convert(value, call.operands[0], call.result)
 
 
 def _one(value: Any, /) -> None: ...

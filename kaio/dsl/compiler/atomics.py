@@ -11,8 +11,8 @@ from llvmlite import ir as llvm
 from kaio.dsl import primitives
 from kaio.dsl.compiler import arithmetic
 from kaio.dsl.compiler.scalars import Value, llvm_type
-from kaio.dsl.values import BOOL, INDEX64
-from kaio.dtypes import DType, i32
+from kaio.dsl.values import BOOL
+from kaio.dtypes import DType
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
@@ -44,12 +44,8 @@ class Update:
 
 
 def element_value(e: Emitter, value: Value, source: DType, dtype: DType) -> Value:
-    """A value as one of the element type; a position must fit an i32 element, as in a store."""
-    element = e.convert(value, source, dtype)
-    if source is INDEX64 and dtype is i32:
-        fits = e.b.icmp_signed("==", e.convert(element, i32, INDEX64), value)
-        e.target.check(e, fits, "a position does not fit an i32 element")
-    return element
+    """A value as one of the element type."""
+    return e.convert(value, source, dtype)
 
 
 def bits_of(e: Emitter, value: Value, dtype: DType) -> Value:

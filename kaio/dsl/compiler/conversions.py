@@ -13,7 +13,7 @@ from llvmlite import ir as llvm
 from kaio.dsl import primitives
 from kaio.dsl.compiler.narrow_floats import is_narrow, narrow, narrow_lanes, truth, widen
 from kaio.dsl.compiler.scalars import Value, choose, constant, llvm_type
-from kaio.dsl.values import BOOL, Compound, EnumType, Type, Weak
+from kaio.dsl.values import BOOL, INDEX64, Compound, EnumType, Type, Weak
 from kaio.dsl.vectors import VectorType
 from kaio.dtypes import DType, bf16, f16, f32, f64, i32, u32
 
@@ -53,7 +53,11 @@ def convert(e: Emitter, value: Value, source: Type, target: Type) -> Value:
         return _float_to_int(e, value, source, target)
     if target.is_float:
         return (e.b.sitofp if source.kind == "i" else e.b.uitofp)(value, llvm_type(target))
-    return resize(e.b.sext if source.kind == "i" else e.b.zext, e.b.trunc, value, source, target)
+    resized = resize(e.b.sext if source.kind == "i" else e.b.zext, e.b.trunc, value, source, target)
+    if source is INDEX64 and target is i32:  # what a store does; a cast is one of an i64
+        fits = e.b.icmp_signed("==", e.b.sext(resized, value.type), value)
+        e.target.check(e, fits, "a position does not fit an i32")
+    return resized
 
 
 def compound(e: Emitter, value: Any, source: Type, target: Compound) -> tuple[Value, ...]:
@@ -118,7 +122,7 @@ def saturate_i32(e: Emitter, value: Value, source: DType) -> Value:
     """`int(x)`: an i32, clamped."""
     if source.is_float or source is BOOL or source.bits < 32 or source is i32:
         return convert(e, value, source, i32)
-    return convert(e, _clamp(e, value, source, i32), source, i32)
+    return resize(e.b.zext, e.b.trunc, _clamp(e, value, source, i32), source, i32)
 
 
 def _clamp(e: Emitter, value: Value, dtype: DType, target: DType) -> Value:

@@ -108,9 +108,6 @@ def store(
 ) -> None:
     """Set the element at an address to a value of type `source`; `put` writes it another way than plainly."""
     element = e.convert(value, source, element_type(dtype))
-    if source is INDEX64 and dtype is i32:
-        fits = e.b.icmp_signed("==", e.convert(element, i32, INDEX64), value)
-        e.target.check(e, fits, "a position does not fit an i32 element")
     if dtype.kind == "s":
         structs.store(e, pointer, (dtype, ()), element_type(dtype), element)
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -581,18 +582,53 @@ def test_a_failure_of_the_wide_variant_alone_names_the_line():
         "    o[i] = u64(i + v)\n    t = i\n    if u > 4:\n        t = i32(u)\n    o[0] = u64(t)\n"
     )
     assert made.types()
-    with pytest.raises(kaio.KernelTypeError, match="`t` is index elsewhere but i32 here: a variable has one type"):
+    with pytest.raises(
+        kaio.KernelTypeError, match="`t` is index elsewhere but i32 here: a variable has one type"
+    ) as caught:
         made.types(index_bits=64)
+    assert caught.value.mistakes[0].help == "cast where it is set, for example `t = kaio.i64(...)`"
 
 
 def test_a_position_that_does_not_fit_its_i32_element_is_reported_where_checked():
     made = kernel("@kernel\ndef k(x: In[u8], o: Out[i32]):\n    o[0] = x.size\n", "<text>").__wrapped__
     out = np.zeros(1, np.int32)
-    for size, fault in ((2**31 - 1, None), (2**31, "a position does not fit an i32 element in kernel `k`")):
+    for size, fault in ((2**31 - 1, None), (2**31, "a position does not fit an i32 in kernel `k`")):
         buffer = np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), (size,), (0,))
         found = host.compiled(made, index_bits=64).fault(1, 1, buffer, out)
         assert (found or "").splitlines()[:1] == ([fault] if fault else [])
     assert out[0] == 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["annotated", "passed(x.size)", "Place(x.size).at", "Place(1)._replace(at=x.size).at", "i32x2(1, x.size).y"],
+)
+def test_a_position_that_becomes_an_i32_unasked_has_to_fit(value):
+    def passed(at: i32):
+        return at
+
+    class Place(NamedTuple):
+        at: i32
+
+    made = kernel(
+        "@kernel\ndef k(x: In[u8], o: Out[i32], b: Const[bool]):\n    annotated: i32 = x.size if b else 1\n"
+        f"    o[0] = {value}\n", passed=passed, Place=Place,
+    ).__wrapped__  # fmt: skip
+    for size, fault in ((2**31 - 1, None), (2**31, "a position does not fit an i32 in kernel `k`")):
+        buffer = np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), (size,), (0,))
+        found = host.compiled(made, index_bits=64, b=value == "annotated").fault(1, 1, buffer, np.zeros(1, np.int32))
+        assert (found or "").splitlines()[:1] == ([fault] if fault else [])
+
+
+def test_a_position_that_is_cast_wraps_and_by_int_saturates():
+    made = kernel(
+        "@kernel\ndef k(x: In[u8], o: Out[i32]):\n    o[0] = i32(x.size)\n    o[1] = int(x.size)\n"
+        "    o[2] = u8(x.size + 7)\n"
+    ).__wrapped__
+    out = np.zeros(3, np.int32)
+    buffer = np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), (2**31,), (0,))
+    assert host.compiled(made, index_bits=64).fault(1, 1, buffer, out) is None
+    assert out.tolist() == [-(2**31), 2**31 - 1, 7]
 
 
 # ---------------------------------------------------------------------- precision

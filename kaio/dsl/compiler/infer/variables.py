@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from kaio.dsl import joins, literals, rules
 from kaio.dsl.compiler import ir
-from kaio.dsl.values import Weak, show
-from kaio.dtypes import DType
+from kaio.dsl.values import INDEX64, Weak, show
+from kaio.dtypes import DType, i64
 from kaio.errors import Mistake
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def _check_variable(inference: Inference, assign: ir.Assign, phi: ir.Phi) -> Non
     )
     here, there = (first, other) if place == inference.origins.of(name).place else (other, first)
     variable = ir.user_name(assign.target)
-    wider = rules.common(first, other, "or")
+    wider = literals.default(rules.common(first, other, "or"))
     inference.mistakes[variable] = Mistake(
         f"`{variable}` is {show(there)} elsewhere but {show(here)} here: a variable has one type", place,
-        f"cast where it is set, for example `{variable} = kaio.{literals.default(wider)!r}(...)`",
+        f"cast where it is set, for example `{variable} = kaio.{i64 if wider is INDEX64 else wider!r}(...)`",
     )  # fmt: skip
