@@ -150,6 +150,12 @@ def _faults_are_ours(front: Front) -> Iterator[None]:
         yield
     except KaioError:
         raise
+    except RecursionError as problem:  # of Python's compiler too, which takes less from a tree than from a text
+        raise CompileError(
+            f"kernel `{front.signature.name}` nests deeper than the compiler goes",
+            place=front.source.place(front.source.node),
+            help="give the parts of its longest expression names",
+        ) from problem
     except Exception as problem:
         raise InternalError(
             f"the compiler failed on kernel `{front.signature.name}` ({type(problem).__name__}: {problem})",

@@ -15,6 +15,7 @@ import pytest
 
 import kaio
 from kaio import f32, f64, i32
+from kaio.dsl.compiler import pipeline
 from kaio.dsl.compiler.pipeline import CompileOptions, compile_cuda, compile_host, read
 from kaio.program import CudaProgram, HostProgram
 from tests.dsl.from_text import kernel, namespace, run
@@ -239,3 +240,20 @@ def test_threads_compile_at_the_same_time():
     with ThreadPoolExecutor(4) as pool:
         texts = list(pool.map(lambda source: kernel(source).ptx("sm_90"), sources))
     assert len({hashlib.sha256(t.encode()).digest() for t in texts}) == 8
+
+
+def test_an_expression_too_deep_for_the_compiler_is_no_fault_of_the_compiler(monkeypatch):
+    def recurse(*_):
+        raise RecursionError
+
+    made = kernel("@kernel\ndef k(o: Out[i32]):\n    o[0] = 1\n", "<text>")
+    monkeypatch.setattr(pipeline, "middle_of", recurse)
+    with pytest.raises(kaio.CompileError) as caught:
+        made.types()
+    assert str(caught.value) == (
+        "kernel `k` nests deeper than the compiler goes\n"
+        "  <text>:2:1, in k\n"
+        "      def k(o: Out[i32]):\n"
+        "      ^^^^^^^^^^^^^^^^^^^\n"
+        "  help: give the parts of its longest expression names"
+    )
