@@ -6,13 +6,13 @@ import builtins
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from kaio.dsl import stores
+from kaio.dsl import literals, stores
 from kaio.dsl.element_types import element_type
 from kaio.dsl.elements import check_store
 from kaio.dsl.intrinsic import Intrinsic, Resolved
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import BOOL, ArrayType, ObjectType, Type, Weak, show
-from kaio.dtypes import DType
+from kaio.dtypes import DType, f64
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emit import Emitter
@@ -64,6 +64,7 @@ def _as_python(wanted: type, given: DType | Weak) -> DType | Weak | None:
     if wanted is bool:
         return given if given is BOOL else None
     if wanted is float and isinstance(given, Weak):
+        literals.check_fits(f64, given)
         return Weak("f", tuple(map(float, given.values)), given.named)
     return given if given is not BOOL and (given.is_float if wanted is float else given.kind in ("i", "u")) else None  # type: ignore[union-attr]
 

@@ -131,6 +131,7 @@ def test_an_int_beyond_every_type_is_refused_wherever_it_stands():
         assert mistakes(f"{line}", huge=huge)[0].what == f"`{huge}` does not fit f32", line
     assert mistakes("out[0] = 1 if out[0] < huge else 2", huge=huge)[0].what == f"`{huge}` does not fit f32"
     assert mistakes("out[0] = huge if out[0] < 1 else 0.5", huge=huge)[0].what == f"`{huge}` does not fit f32"
+    assert mistakes("total: float = huge", huge=huge)[0].what == f"`{huge}` does not fit f64"
     assert mistakes("out[0] = c64(huge).real", huge=huge)[0].what == f"`{huge}` does not fit f32"
     assert mistakes("out[0] = c64(1e300).real")[0].what == "`1e+300` does not fit f32"
     assert mistakes("out[0] = huge", huge=10**5000)[0].what == (
