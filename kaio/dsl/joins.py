@@ -13,12 +13,17 @@ from kaio.dtypes import DType
 
 __all__ = ["merge_branches", "merge_variable"]
 
+# A literal that is one of several stays weak. With more of them it is a number of its own type: a variable that many
+# conditions change would have as many values as there are ways, and LLVM looks at them all.
+_MOST_OF_A_VARIABLE, _MOST_OF_A_CONDITIONAL = 4, 16
+
 
 def merge_branches(types: Sequence[Scalar]) -> Scalar:
     """The type of a conditional expression: the branches' common one; literals stay weak, with several values."""
     weak = [t for t in types if isinstance(t, Weak)]
     if len(weak) == len(types):
-        return literals.join(weak)
+        joined = literals.join(weak)
+        return default(joined) if len(joined.values) > _MOST_OF_A_CONDITIONAL else joined
     merged: Scalar = max((t for t in types if isinstance(t, DType)), key=lambda type_: type_.is_float)
     # Floats first: an integer beside one takes its type, whatever other integers there are.
     for type_ in sorted(types, key=lambda type_: not (isinstance(type_, DType) and type_.is_float)):
@@ -37,7 +42,8 @@ def merge_variable(types: Sequence[Scalar], in_loop: bool) -> tuple[Scalar, bool
     strong = [t for t in types if isinstance(t, DType)]
     if not strong:
         joined = literals.join(weak)
-        return (default(joined), True) if in_loop and len(joined.values) > 1 else (joined, True)
+        is_number = len(joined.values) > (1 if in_loop else _MOST_OF_A_VARIABLE)
+        return (default(joined), True) if is_number else (joined, True)
     merged: Scalar = strong[0]
     agreed = all(t is merged for t in strong)
     for type_ in strong[1:]:

@@ -113,7 +113,7 @@ def fold_unary(op: str, a: Weak) -> Weak:
 
 
 def join(weak: Sequence[Weak]) -> Weak:
-    """One of several literals; which one, is known at run time."""
+    """One of several literals, each value once; which one, is known at run time."""
     if all(w == weak[0] for w in weak):
         return weak[0]
     kind = "f" if any(w.kind == "f" for w in weak) else "i"
@@ -121,4 +121,5 @@ def join(weak: Sequence[Weak]) -> Weak:
     if kind == "f":
         check_fits(f64, Weak("i", values))
         values = tuple(map(float, values))
+    values = tuple({repr(v): v for v in values}.values())  # by what is written: 0.0 is not -0.0
     return Weak(kind, values, any(w.named for w in weak))  # type: ignore[arg-type]

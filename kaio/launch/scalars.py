@@ -46,6 +46,9 @@ def parts(kernel: str, name: str, dtype: DType, value: Any) -> tuple[bool | int 
         raise LaunchError(f"argument `{name}` of kernel `{kernel}` {problem.what}", help=problem.help) from None
 
 
+_MOST_BITS = 4096  # of a constant: no type of kaio holds more than 64, and beyond this Python does not spell it
+
+
 def constant(kernel: str, name: str, of: type, value: Any) -> Any:
     """`value` as the compile-time constant `name` of type `of`: int, bool, float, `DType` or an enum."""
     if of is DType:
@@ -63,6 +66,8 @@ def constant(kernel: str, name: str, of: type, value: Any) -> Any:
             return plain
         raise _not_constant(kernel, name, of, value, f"convert it with `{of.__name__}({name})`")
     if isinstance(plain, int):
+        if of is int and plain.bit_length() > _MOST_BITS:
+            raise _not_constant(kernel, name, of, value, f"one of at most {_MOST_BITS} bits")
         try:
             return of(plain)  # type: ignore[call-arg]
         except OverflowError as problem:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
+import kaio
 from kaio import bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u64
 from kaio.dsl.joins import merge_branches, merge_variable
 from kaio.dsl.literals import literal
 from kaio.dsl.rules import binary, common
 from kaio.dsl.values import Weak
+from tests.dsl.from_text import kernel
 from tests.dsl.rule_types import NUMBERS, named, one_of, refusal
 
 
@@ -70,3 +73,13 @@ def test_literals_are_told_apart_as_written():
     assert literal(math.nan) == literal(math.nan)
     assert literal(1) != literal(1.0)
     assert literal(1) != named(1)
+
+
+@pytest.mark.parametrize("count", [3, 40, 300])
+def test_a_variable_that_many_conditions_change_stays_one_number(count):
+    body = "    if o[1] > 3:\n        a += 1\n    if o[1] > 7:\n        a += 2\n" * count
+    made = kernel(f"@kernel\ndef k(o: InOut[i32]):\n    a = 0\n{body}    o[0] = a\n")
+    for given, each in ((0, 0), (5, 1), (9, 3)):
+        buffer = kaio.Device("cpu").alloc_from(np.array([0, given], np.int32))
+        made.grid(1).block(1).launch(buffer).wait()
+        assert buffer.to_host()[0] == each * count

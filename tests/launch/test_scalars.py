@@ -249,3 +249,9 @@ def test_what_is_no_constant_of_the_type_is_refused(of, value, message) -> None:
 
 def test_a_long_value_is_shown_cut() -> None:
     assert describe("x" * 500) == "'" + "x" * 56 + "…, a str"
+
+
+def test_a_constant_of_thousands_of_bits_is_refused() -> None:
+    with pytest.raises(LaunchError, match=r"argument `n` of kernel `k` is a constant and must be an int"):
+        constant("k", "n", int, 10**5000)
+    assert constant("k", "n", int, 1 << 4095) == 1 << 4095
