@@ -16,7 +16,7 @@ from kaio.dtypes import DType
 from kaio.vectors import VECTORS
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["load", "store"]
@@ -93,7 +93,7 @@ def _load_typing(buffer: Type, index: Type, *given: Type) -> Resolved:
 
 def _place(e: Emitter, call: TypedCall, array: Any, index: Any, what: str) -> Any:
     """The address of the element, or of several that are one of another dtype."""
-    from kaio.dsl.compiler.scalars import memory_type
+    from kaio.dsl.compiler.emission.scalars import memory_type
 
     type_, dtype = call.operands[0], call.static[1]
     assert isinstance(type_, BufferType | ArrayType)
@@ -105,7 +105,7 @@ def _place(e: Emitter, call: TypedCall, array: Any, index: Any, what: str) -> An
 
 
 def _load(e: Emitter, call: TypedCall, array: Any, index: Any, *_: Any) -> Any:
-    from kaio.dsl.compiler import scalars
+    from kaio.dsl.compiler.emission import scalars
 
     type_, (how, dtype) = call.operands[0], call.static
     assert isinstance(type_, BufferType | ArrayType)
@@ -157,7 +157,7 @@ def _store_typing(buffer: Type, index: Type, value: Type, *hints: Type) -> Resol
 
 
 def _store(e: Emitter, call: TypedCall, array: Any, index: Any, value: Any, *_: Any) -> None:
-    from kaio.dsl.compiler import elements
+    from kaio.dsl.compiler.emission import elements
 
     type_, (how, dtype) = call.operands[0], call.static
     assert isinstance(type_, BufferType | ArrayType)

@@ -15,7 +15,7 @@ from kaio.dsl.values import BOOL, ArrayType, ObjectType, Type, Weak, show
 from kaio.dtypes import DType, f64
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["annotated", "is_annotation"]

@@ -14,7 +14,7 @@ from kaio.dsl.intrinsic import primitive
 from kaio.dtypes import DType, bf16, f16, f32
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
 
 __all__ = ["FUNCTIONS", "UNDER_FASTMATH", "approximate", "narrow"]
 
@@ -22,14 +22,14 @@ _FLUSHES = ("sin", "cos", "ex2", "lg2", "rcp", "rsqrt", "sqrt", "div")  # those 
 
 
 def _cuda(e: Emitter, name: str, *args: Any) -> Any:
-    from kaio.dsl.compiler.assembly import instruction
+    from kaio.dsl.compiler.cuda.assembly import instruction
 
     flush = ".ftz" if name in _FLUSHES and e.target.options.fastmath else ""  # type: ignore[attr-defined]
     return instruction(e, f"{name}.approx{flush}.f32", e.llvm(f32), args)
 
 
 def _host(e: Emitter, name: str, *args: Any) -> Any:
-    from kaio.dsl.compiler.ptx_arithmetic import emit_instruction
+    from kaio.dsl.compiler.host.ptx_arithmetic import emit_instruction
 
     if name == "tanh":
         return e.call("__nv_tanhf", e.llvm(f32), list(args))
@@ -54,7 +54,7 @@ _NARROW: dict[tuple[str, DType], tuple[str, str]] = {
 
 
 def _narrow_cuda(e: Emitter, name: str, x: Any, dtype: DType) -> Any:
-    from kaio.dsl.compiler.assembly import instruction
+    from kaio.dsl.compiler.cuda.assembly import instruction
 
     mnemonic, since = _NARROW[name, dtype]
     return instruction(e, mnemonic, x.type, [x]) if e.target.has(since) else _narrow_host(e, name, x, dtype)

@@ -12,7 +12,7 @@ from kaio.dsl.types import In, InOut, Out
 from kaio.dsl.values import NONE, ArrayType, BufferType, Type, Weak, show
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["cp_async", "cp_async_commit", "cp_async_wait"]
@@ -62,7 +62,7 @@ def _places(e: Emitter, call: TypedCall, *values: Any) -> tuple[Any, Any, int]:
 def _copy_cuda(e: Emitter, call: TypedCall, *values: Any) -> None:
     from llvmlite import ir as llvm
 
-    from kaio.dsl.compiler.assembly import assemble
+    from kaio.dsl.compiler.cuda.assembly import assemble
 
     target, source, nbytes = _places(e, call, *values)
     places = [e.b.ptrtoint(pointer, llvm.IntType(64)) for pointer in (target, source)]
@@ -108,7 +108,7 @@ def cp_async(
 
 
 def _commit_cuda(e: Emitter, call: TypedCall) -> None:
-    from kaio.dsl.compiler.assembly import assemble
+    from kaio.dsl.compiler.cuda.assembly import assemble
 
     assemble(e, "cp.async.commit_group;", [], [], memory=True)
 
@@ -139,7 +139,7 @@ def _wait_typing(groups: Type) -> Resolved:
 
 
 def _wait_cuda(e: Emitter, call: TypedCall, groups: Any) -> None:
-    from kaio.dsl.compiler.assembly import assemble
+    from kaio.dsl.compiler.cuda.assembly import assemble
 
     assemble(e, f"cp.async.wait_group {call.static[0]};", [], [], memory=True)
 

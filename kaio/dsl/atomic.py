@@ -13,7 +13,7 @@ from kaio.dsl.values import BOOL, INDEX64, ArrayType, BufferType, ObjectType, Ty
 from kaio.dtypes import DType
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
     Buffer: TypeAlias = Out[Any, Any] | InOut[Any, Any]
@@ -97,7 +97,7 @@ def _word(name: str, what: str, given: Type, known: tuple[str, ...]) -> str:
 # ---------------------------------------------------------------------- rules
 def _update(e: Emitter, call: TypedCall, array: Any, index: Any, *values: Any) -> Any:
     """What is to be done, for the rules of the two machines."""
-    from kaio.dsl.compiler.atomics import Update, element_value
+    from kaio.dsl.compiler.emission.atomics import Update, element_value
 
     type_, at = call.operands[:2]
     operation, scope, order = call.static
@@ -120,13 +120,13 @@ def _space(type_: BufferType | ArrayType) -> Literal["global", "shared", "generi
 
 
 def _cuda(e: Emitter, call: TypedCall, *values: Any) -> Any:
-    from kaio.dsl.compiler.ptx_atomics import update
+    from kaio.dsl.compiler.cuda.ptx_atomics import update
 
     return update(e, _update(e, call, *values))
 
 
 def _host(e: Emitter, call: TypedCall, *values: Any) -> Any:
-    from kaio.dsl.compiler.host_atomics import update
+    from kaio.dsl.compiler.host.host_atomics import update
 
     return update(e, _update(e, call, *values))
 

@@ -12,7 +12,7 @@ from kaio.dsl.values import BOOL, Compound, ObjectType, Type, Weak, show
 from kaio.dtypes import DTYPES, DType
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["bitcast"]
@@ -43,7 +43,7 @@ def _typing(value: Type, dtype: Type) -> Resolved:
 
 
 def _emit(e: Emitter, call: TypedCall, value: Any, dtype: Any) -> Any:
-    from kaio.dsl.compiler.scalars import from_memory, memory_type, to_memory
+    from kaio.dsl.compiler.emission.scalars import from_memory, memory_type, to_memory
 
     source, target = call.static
     bits, kind = to_memory(e, value, source), memory_type(target)

@@ -13,7 +13,7 @@ from kaio.dsl.values import NONE, ArrayType, Type, Weak, show
 from kaio.dtypes import DType, i32, i64
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["cluster_rank", "cluster_shared", "cluster_size", "cluster_sync", "grid_sync"]

@@ -16,7 +16,7 @@ from kaio.dtypes import DType, bool_, f32, i32, i64
 from kaio.vectors import VectorDType
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["cast_to", "number"]
@@ -75,7 +75,7 @@ def _python_cast(name: str, dtype: DType, example: str, ptx: str) -> Intrinsic:
         return Resolved((given,), dtype)
 
     def emit(e: Emitter, call: TypedCall, value: Any) -> Any:
-        from kaio.dsl.compiler.conversions import saturate_i32
+        from kaio.dsl.compiler.emission.conversions import saturate_i32
 
         if isinstance(call.result, Weak):
             return value

@@ -12,7 +12,7 @@ from kaio.dsl.values import NONE, Type, Weak, show
 from kaio.dtypes import DType, i32, i64, u32
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["clock", "globaltimer", "nanosleep"]

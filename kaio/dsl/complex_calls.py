@@ -18,7 +18,7 @@ from kaio.dsl.values import BOOL, TupleType, Type, Weak, show
 from kaio.dtypes import DType, f64
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["cast_to"]
@@ -102,8 +102,8 @@ def _typing(name: str, result: str) -> Callable[..., Resolved]:
 
 def _function(name: str) -> Any:
     def emit(e: Emitter, call: TypedCall, z: Any) -> Any:
-        from kaio.dsl.compiler import complex_functions
-        from kaio.dsl.compiler.complexes import part_of
+        from kaio.dsl.compiler.emission import complex_functions
+        from kaio.dsl.compiler.emission.complexes import part_of
 
         return getattr(complex_functions, name)(e, z, part_of(call.operands[0]))
 
@@ -111,7 +111,7 @@ def _function(name: str) -> Any:
 
 
 def _absolute(e: Emitter, call: TypedCall, z: Any) -> Any:
-    from kaio.dsl.compiler.complexes import absolute, part_of
+    from kaio.dsl.compiler.emission.complexes import absolute, part_of
 
     return absolute(e, z, part_of(call.operands[0]))
 
@@ -182,8 +182,8 @@ def _rect_typing(radius: Type, angle: Type) -> Resolved:
 
 
 def _rect(e: Emitter, call: TypedCall, radius: Any, angle: Any) -> Any:
-    from kaio.dsl.compiler import complex_functions
-    from kaio.dsl.compiler.complexes import part_of
+    from kaio.dsl.compiler.emission import complex_functions
+    from kaio.dsl.compiler.emission.complexes import part_of
 
     return complex_functions.rect(e, radius, angle, part_of(call.result))
 
@@ -204,7 +204,7 @@ def _parts_are(name: str, combine: str) -> Any:
     def emit(e: Emitter, call: TypedCall, z: Any) -> Any:
         import math
 
-        from kaio.dsl.compiler.complexes import part_of
+        from kaio.dsl.compiler.emission.complexes import part_of
 
         part = part_of(call.operands[0])
         asked = Resolved((part,), BOOL)
@@ -241,7 +241,7 @@ def _conjugate_typing(z: Type) -> Resolved:
 
 
 def _conjugate(e: Emitter, call: TypedCall, z: Any) -> Any:
-    from kaio.dsl.compiler.arithmetic import negate
+    from kaio.dsl.compiler.emission.arithmetic import negate
 
     part = call.result.items[1]  # type: ignore[union-attr]
     return (z[0], negate(e, z[1], part)) if isinstance(part, DType) else (None, None)

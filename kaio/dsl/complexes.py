@@ -108,7 +108,7 @@ def is_number(type_: Type) -> bool:
 # ---------------------------------------------------------------------- operators
 def _rule(name: str) -> Any:
     def emit(e: Any, call: Any, *values: Any) -> Any:
-        from kaio.dsl.compiler import complexes
+        from kaio.dsl.compiler.emission import complexes
 
         return getattr(complexes, name)(e, call, *values)
 

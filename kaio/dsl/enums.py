@@ -10,7 +10,7 @@ from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import BOOL, EnumType, Type, Weak, show
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["value_of"]

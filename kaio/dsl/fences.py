@@ -10,7 +10,7 @@ from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import NONE, ObjectType, Type, show
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["fence"]
@@ -29,7 +29,7 @@ def _typing(*given: Type) -> Resolved:
 
 
 def _cuda(e: Emitter, call: TypedCall, *scope: Any) -> Any:
-    from kaio.dsl.compiler.assembly import assemble
+    from kaio.dsl.compiler.cuda.assembly import assemble
 
     (wanted,) = call.static
     if wanted == "cluster":

@@ -14,7 +14,7 @@ from kaio.dsl.values import INDEX64, RangeType, TupleType, Type, Weak, show
 from kaio.dtypes import DType, i32
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["block_dim", "block_idx", "grid", "grid_dim", "thread_idx"]
@@ -95,7 +95,7 @@ def _range_typing(*bounds: Type) -> Resolved:
 
 
 def _range_emit(e: Emitter, call: TypedCall, *bounds: Any) -> Any:
-    from kaio.dsl.compiler.loops import make_range
+    from kaio.dsl.compiler.emission.loops import make_range
 
     assert isinstance(call.result, RangeType)
     return make_range(e, call.result, list(bounds))

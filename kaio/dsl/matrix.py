@@ -12,7 +12,7 @@ from kaio.dsl.values import ObjectType, Type, Weak, show
 from kaio.dtypes import DType, bf16, u32
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["TILE", "matrix_a", "matrix_b", "matrix_c", "matrix_zeros", "mma"]
@@ -168,13 +168,13 @@ def _mma_typing(a: Type, b: Type, c: Type) -> Resolved:
 
 
 def _mma_cuda(e: Emitter, call: TypedCall, a: Any, b: Any, c: Any) -> Any:
-    from kaio.dsl.compiler.mma import mma_cuda
+    from kaio.dsl.compiler.emission.mma import mma_cuda
 
     return mma_cuda(e, call, a, b, c)
 
 
 def _mma_host(e: Emitter, call: TypedCall, a: Any, b: Any, c: Any) -> Any:
-    from kaio.dsl.compiler.mma import mma_host
+    from kaio.dsl.compiler.emission.mma import mma_host
 
     return mma_host(e, call, a, b, c)
 

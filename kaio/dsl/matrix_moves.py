@@ -13,7 +13,7 @@ from kaio.dsl.values import NONE, ArrayType, BufferType, ObjectType, TupleType, 
 from kaio.dtypes import DType, bf16, f16, i32, i64, u32
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = [
@@ -84,7 +84,7 @@ def _load_typing(role: Role) -> Any:
 
 
 def _load(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any, layout: Any = None) -> Any:
-    from kaio.dsl.compiler.matrix_memory import load_elements
+    from kaio.dsl.compiler.emission.matrix_memory import load_elements
 
     return load_elements(e, call, array, row, column)
 
@@ -106,7 +106,7 @@ def _ldmatrix_typing(role: Role) -> Any:
 
 
 def _ldmatrix(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any, layout: Any = None) -> Any:
-    from kaio.dsl.compiler.matrix_memory import load_rows
+    from kaio.dsl.compiler.emission.matrix_memory import load_rows
 
     return load_rows(e, call, array, row, column)
 
@@ -209,7 +209,7 @@ def _store_typing(array: Type, row: Type, column: Type, c: Type, *layout: Type) 
 
 
 def _store(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any, c: Any, layout: Any = None) -> None:
-    from kaio.dsl.compiler.matrix_memory import store_elements
+    from kaio.dsl.compiler.emission.matrix_memory import store_elements
 
     store_elements(e, call, array, row, column, c)
 
@@ -225,7 +225,7 @@ def _stmatrix_c_typing(array: Type, row: Type, column: Type, c: Type, *layout: T
 
 
 def _stmatrix_c(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any, c: Any, layout: Any = None) -> None:
-    from kaio.dsl.compiler.matrix_memory import store_rows
+    from kaio.dsl.compiler.emission.matrix_memory import store_rows
 
     store_rows(e, call, array, row, column, c)
 
@@ -275,7 +275,7 @@ def _ldmatrix_words_typing(array: Type, row: Type, column: Type, count: Type = _
 
 
 def _ldmatrix_words(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any, *given: Any) -> Any:
-    from kaio.dsl.compiler.matrix_memory import load_words
+    from kaio.dsl.compiler.emission.matrix_memory import load_words
 
     return load_words(e, call, array, row, column)
 
@@ -307,7 +307,7 @@ def _stmatrix_words_typing(array: Type, row: Type, column: Type, words: Type, *l
 
 
 def _stmatrix_words(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any, words: Any, *given: Any) -> None:
-    from kaio.dsl.compiler.matrix_memory import store_words
+    from kaio.dsl.compiler.emission.matrix_memory import store_words
 
     store_words(e, call, array, row, column, words)
 

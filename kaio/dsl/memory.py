@@ -31,7 +31,7 @@ from kaio.record_classes import is_record
 from kaio.rounding import nearest
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["const_mem", "dynamic_shared", "local_mem", "shared_mem"]
@@ -90,8 +90,8 @@ def _local(e: Emitter, call: TypedCall, shape: Any, dtype: Any) -> Any:
 
 
 def _made(e: Emitter, call: TypedCall, make: Any) -> Any:
-    from kaio.dsl.compiler.scalars import memory_type
-    from kaio.dsl.compiler.target import ArrayValue
+    from kaio.dsl.compiler.emission.scalars import memory_type
+    from kaio.dsl.compiler.emission.target import ArrayValue
 
     array = call.result
     assert isinstance(array, ArrayType)
@@ -129,7 +129,7 @@ def _dynamic_typing(name: Type, dtype: Type) -> Resolved:
 
 
 def _dynamic(e: Emitter, call: TypedCall, name: Any, dtype: Any) -> Any:
-    from kaio.dsl.compiler.scalars import memory_type
+    from kaio.dsl.compiler.emission.scalars import memory_type
 
     assert isinstance(call.result, BufferType)
     return e.target.dynamic_shared(e, call.static[0], memory_type(call.result.dtype))

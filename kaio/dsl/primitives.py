@@ -12,7 +12,7 @@ from kaio.dsl.intrinsic import Intrinsic, primitive
 from kaio.dtypes import DType, f32
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
 
 __all__ = [
     "ceil",
@@ -50,7 +50,7 @@ def _float_primitive(name: str, *, cuda: Any, host: Any, narrow: Any = None) -> 
             *values, dtype = args
             if dtype.bits >= 32:
                 return wide(e, *args)
-            from kaio.dsl.compiler import halves
+            from kaio.dsl.compiler.emission import halves
 
             if narrow is not None:
                 return narrow(halves)(e, *args)
@@ -122,7 +122,7 @@ sqrt = _float_primitive(
 
 def _extreme(name: str, nvvm: str) -> Any:
     def host(e: Emitter, x: Any, y: Any, dtype: DType) -> Any:
-        from kaio.dsl.compiler.float_bits import extreme
+        from kaio.dsl.compiler.emission.float_bits import extreme
 
         return extreme(e.b, name, x, y)
 
@@ -147,7 +147,7 @@ fma = _float_primitive(
 
 def _library_host(e: Emitter, name: str, args: list[Any], dtype: DType, result: Any = None) -> Any:
     if dtype.bits < 32:
-        from kaio.dsl.compiler import halves
+        from kaio.dsl.compiler.emission import halves
 
         return halves.through_f32(e, dtype, lambda *args: e.use(libdevice, name, list(args), f32), *args)
     suffix = "f" if dtype.bits == 32 else ""

@@ -30,7 +30,7 @@ from kaio.dtypes import DType, c64, i64
 from kaio.print_abi import Line, Printed
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["F_STRING", "SPEC"]
@@ -171,7 +171,7 @@ def _joined(parts: list[str | Printed]) -> tuple[str | Printed, ...]:
 
 # ---------------------------------------------------------------------- code
 def _emit(e: Emitter, call: TypedCall, *values: Any) -> None:
-    from kaio.dsl.compiler.print_ring import as_words, emit_line
+    from kaio.dsl.compiler.emission.print_ring import as_words, emit_line
 
     number = e.target.number_line(e, call.static[0])
     if number is None:

@@ -22,7 +22,7 @@ from kaio.dtypes import DType
 from kaio.errors import KaioError, Place, UnsupportedFeatureError
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["InlinePtx", "ptx"]
@@ -286,7 +286,7 @@ def _check_buffer(form: _Form, key: str, annotation: BufferAnnotation, given: Ty
 
 
 def _cuda(form: _Form, e: Any, call: TypedCall, *values: Any) -> Any:
-    from kaio.dsl.compiler.assembly import assemble
+    from kaio.dsl.compiler.cuda.assembly import assemble
 
     given = dict(zip(form.operands, zip(values, call.operands, strict=True), strict=True))
     operands: dict[str, Any] = {}  # by placeholder

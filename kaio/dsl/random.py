@@ -16,7 +16,7 @@ from kaio.dsl.values import ObjectType, TupleType, Type, Weak, show
 from kaio.dtypes import DType, f32, f64, u32, u64
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["philox", "random_normal", "random_normal4", "random_u32", "random_uniform", "random_uniform4"]

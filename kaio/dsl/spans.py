@@ -9,7 +9,7 @@ from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import ArrayType, BufferType, TupleType, Type, Weak
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
 
 __all__ = ["check_alignment", "check_span"]
 

@@ -12,7 +12,7 @@ from kaio.dsl.values import BOOL, NONE, Type, Weak, show
 from kaio.dtypes import DType, i32
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["bar_sync", "bar_sync_and", "bar_sync_count", "bar_sync_or", "named_bar_arrive", "named_bar_sync"]

@@ -17,7 +17,7 @@ from kaio.dtypes import DType, f32
 from kaio.vectors import VectorDType, vector_of
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["VectorType", "cast_to", "overload", "vector_type"]
@@ -86,7 +86,7 @@ def _existing(lane: DType, count: int, shown: str) -> VectorType:
 # ---------------------------------------------------------------------- operators
 def _rule(name: str) -> Any:
     def emit(e: Any, call: Any, *values: Any) -> Any:
-        from kaio.dsl.compiler import vectors
+        from kaio.dsl.compiler.emission import vectors
 
         return getattr(vectors, name)(e, call, *values)
 

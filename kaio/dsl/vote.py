@@ -13,7 +13,7 @@ from kaio.dsl.warp import cuda_mask, exchanged_type, host_mask, mask_type
 from kaio.dtypes import DType, u32
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = [
@@ -134,8 +134,8 @@ def _as_integer(e: Emitter, value: Any, type_: Type) -> Any:
     """The bits of a value as an i32 or i64."""
     from llvmlite import ir as llvm
 
-    from kaio.dsl.compiler.parts import words_of
-    from kaio.dsl.compiler.words import from_words
+    from kaio.dsl.compiler.emission.parts import words_of
+    from kaio.dsl.compiler.emission.words import from_words
 
     words = words_of(e, value, type_)
     return from_words(e.b, words, llvm.IntType(32 * len(words)))
@@ -158,7 +158,7 @@ def _match_cuda(name: str) -> Callable[..., Any]:
 
 def _match_host(name: str) -> Callable[..., Any]:
     def rule(e: Emitter, call: TypedCall, value: Any, *mask: Any) -> Any:
-        from kaio.dsl.compiler.parts import words_of
+        from kaio.dsl.compiler.emission.parts import words_of
 
         b, own = e.b, words_of(e, value, call.operands[0])
         peers = e.target.exchange(e, own, host_mask(call, mask), name)

@@ -15,7 +15,7 @@ from kaio.dsl.vectors import VectorType
 from kaio.dtypes import DType, i32, u32
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = [
@@ -172,7 +172,7 @@ def _shuffle_cuda(mode: str) -> Callable[..., Any]:
     def rule(e: Emitter, call: TypedCall, value: Any, lane: Any, *rest: Any) -> Any:
         from llvmlite import ir as llvm
 
-        from kaio.dsl.compiler.parts import value_from, words_of
+        from kaio.dsl.compiler.emission.parts import value_from, words_of
 
         # PTX ISA, shfl.sync: bits 8-12 are the segment mask, bits 0-4 the clamp
         control = e.const(i32, (32 - call.static[0]) << 8 | (0 if mode == "up" else 31))
@@ -188,7 +188,7 @@ def _shuffle_cuda(mode: str) -> Callable[..., Any]:
 
 def _shuffle_host(mode: str, name: str) -> Callable[..., Any]:
     def rule(e: Emitter, call: TypedCall, value: Any, lane: Any, *rest: Any) -> Any:
-        from kaio.dsl.compiler.parts import value_from, words_of
+        from kaio.dsl.compiler.emission.parts import value_from, words_of
 
         given: Sequence[Any] = words_of(e, value, call.result)
         peers = e.target.exchange(e, given, host_mask(call, rest), name)

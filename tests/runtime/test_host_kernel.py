@@ -15,7 +15,7 @@ import pytest
 
 import kaio
 from kaio import In, InOut, Out, f32, i32
-from kaio.dsl.compiler import native
+from kaio.dsl.compiler.host import native
 from kaio.runtime.host_kernel import HostKernel, Library, WorkerPool
 from tests.dsl.compiler.host import Compiled, compiled, ramp
 

@@ -15,7 +15,7 @@ from kaio.dsl.values import BOOL, Compound, ObjectType, Type, Weak, show
 from kaio.dtypes import DTYPES, DType, i32
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["by_redux", "converts", "identity", "of_type", "rank", "redux"]
@@ -95,8 +95,8 @@ def _rank_typing(value: Type, name: Type) -> Resolved:
 
 
 def _rank(e: Emitter, call: TypedCall, value: Any, _: Any) -> Any:
-    from kaio.dsl.compiler.atomics import bits_of
-    from kaio.dsl.compiler.float_bits import magnitude_bits
+    from kaio.dsl.compiler.emission.atomics import bits_of
+    from kaio.dsl.compiler.emission.float_bits import magnitude_bits
 
     dtype, result = call.operands[0], call.result
     assert isinstance(dtype, DType)

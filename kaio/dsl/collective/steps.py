@@ -11,7 +11,7 @@ from kaio.dsl.values import BOOL, NONE, Compound, EnumType, TupleType, Type, Wea
 from kaio.dtypes import DType, i32
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = [
@@ -49,7 +49,7 @@ def _moving(mode: str) -> dict[str, Any]:
     def cuda(e: Emitter, call: TypedCall, value: Any, lane: Any, limit: Any = None) -> Any:
         from llvmlite import ir as llvm
 
-        from kaio.dsl.compiler.parts import value_from, words_of
+        from kaio.dsl.compiler.emission.parts import value_from, words_of
 
         number = {"idx": 0, "up": 1, "down": 2}[mode]
         given = llvm.LiteralStructType([llvm.IntType(32), llvm.IntType(1)])
@@ -64,7 +64,7 @@ def _moving(mode: str) -> dict[str, Any]:
         return found if mode == "idx" else (found, is_there)
 
     def host(e: Emitter, call: TypedCall, value: Any, lane: Any, limit: Any = None) -> Any:
-        from kaio.dsl.compiler.parts import value_from, words_of
+        from kaio.dsl.compiler.emission.parts import value_from, words_of
 
         given = words_of(e, value, call.operands[0])
         peers = e.target.exchange(e, given, None, e.operation)
@@ -116,7 +116,7 @@ def _places(e: Emitter, count: int, slot: Any) -> list[Any]:
 
 
 def _put(e: Emitter, call: TypedCall, value: Any, slot: Any) -> None:
-    from kaio.dsl.compiler.parts import words_of
+    from kaio.dsl.compiler.emission.parts import words_of
 
     words = words_of(e, value, call.operands[0])
     for word, place in zip(words, _places(e, len(words), slot), strict=True):
@@ -129,7 +129,7 @@ def put(value: Any, slot: int) -> None:
 
 
 def _get(e: Emitter, call: TypedCall, value: Any, slot: Any) -> Any:
-    from kaio.dsl.compiler.parts import value_from, words_of
+    from kaio.dsl.compiler.emission.parts import value_from, words_of
 
     count = len(words_of(e, value, call.operands[0]))
     return value_from(e, [e.b.load(place) for place in _places(e, count, slot)], call.operands[0])

@@ -22,7 +22,7 @@ from kaio.program import CudaProgram, HostProgram
 from kaio.source import Source
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit_ptx import Ptx
+    from kaio.dsl.compiler.cuda.emit_ptx import Ptx
 
 __all__ = ["Capture", "CompileOptions", "Compiled", "Front", "compile_cuda", "compile_host", "read"]
 
@@ -70,8 +70,8 @@ def compile_cuda(
 ) -> Compiled:
     """Compile for an architecture such as ``sm_90``; without `link` the program has PTX and no cubin."""
     __tracebackhide__ = is_message
-    from kaio.dsl.compiler.emit_ptx import emit_ptx
-    from kaio.dsl.compiler.ptx_names import entry_name
+    from kaio.dsl.compiler.cuda.emit_ptx import emit_ptx
+    from kaio.dsl.compiler.cuda.ptx_names import entry_name
 
     with _LOCK, _faults_are_ours(front):
         middle = middle_of(front, specialisation)
@@ -98,8 +98,8 @@ def compile_cuda(
 def _link(ptx: Ptx, name: str, target: str) -> bytes:
     """The cubin; what the assembler says of inline PTX is told to who wrote it."""
     __tracebackhide__ = is_message
-    from kaio.dsl.compiler import toolchain
-    from kaio.dsl.compiler.assembly import in_words
+    from kaio.dsl.compiler.cuda import toolchain
+    from kaio.dsl.compiler.cuda.assembly import in_words
 
     try:
         return toolchain.link(ptx.text, name, target)
@@ -110,8 +110,8 @@ def _link(ptx: Ptx, name: str, target: str) -> bytes:
 def compile_host(front: Front, specialisation: Specialisation, options: CompileOptions, check: str) -> Compiled:
     """Compile for the CPU device; `check` is ``off`` or ``bounds``."""
     __tracebackhide__ = is_message
-    from kaio.dsl.compiler.emit_host import emit_host
-    from kaio.dsl.compiler.link_host import link_host
+    from kaio.dsl.compiler.host.emit_host import emit_host
+    from kaio.dsl.compiler.host.link_host import link_host
 
     with _LOCK, _faults_are_ours(front):
         middle = middle_of(front, specialisation)

@@ -9,7 +9,7 @@ from kaio.dsl.numeric.operands import integers
 from kaio.dtypes import DType, i32
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = [
@@ -134,7 +134,7 @@ def _funnel_cuda(left: bool, clamp: bool) -> Any:
     mnemonic = f"shf.{'l' if left else 'r'}.{'clamp' if clamp else 'wrap'}.b32"
 
     def emit(e: Emitter, call: TypedCall, low: Any, high: Any, shift: Any) -> Any:
-        from kaio.dsl.compiler.assembly import instruction
+        from kaio.dsl.compiler.cuda.assembly import instruction
 
         if _width(call) != 32:
             return plain(e, call, low, high, shift)

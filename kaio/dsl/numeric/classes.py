@@ -12,7 +12,7 @@ from kaio.dsl.values import Type
 from kaio.dtypes import DType, bool_, f32
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["signbit"]
@@ -22,7 +22,7 @@ def _is(compare: str) -> Any:
     """Compare the bits without the sign with those of infinity."""
 
     def emit(e: Emitter, call: TypedCall, value: Any) -> Any:
-        from kaio.dsl.compiler.float_bits import magnitude_bits
+        from kaio.dsl.compiler.emission.float_bits import magnitude_bits
 
         dtype = call.operands[0]
         assert isinstance(dtype, DType)
@@ -44,7 +44,7 @@ for _python, _compare, _doc, _ptx in _PREDICATES:
 
 
 def _signbit(e: Emitter, call: TypedCall, value: Any) -> Any:
-    from kaio.dsl.compiler.float_bits import sign_bit
+    from kaio.dsl.compiler.emission.float_bits import sign_bit
 
     dtype = call.operands[0]
     assert isinstance(dtype, DType)
@@ -63,7 +63,7 @@ def signbit(x: Any) -> bool:
 
 
 def _copysign(e: Emitter, call: TypedCall, x: Any, y: Any) -> Any:
-    from kaio.dsl.compiler.float_bits import copysign
+    from kaio.dsl.compiler.emission.float_bits import copysign
 
     return copysign(e, x, y, result_type(call))
 

@@ -17,7 +17,7 @@ from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Type, show
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = [
@@ -66,7 +66,7 @@ def _typing(name: str) -> Callable[..., Resolved]:
 
 def _cuda(operation: str, mode: str) -> Any:
     def emit(e: Emitter, call: TypedCall, *values: Any) -> Any:
-        from kaio.dsl.compiler.arithmetic import negate
+        from kaio.dsl.compiler.emission.arithmetic import negate
 
         dtype = result_type(call)
         name, operands = operation, list(values)
@@ -80,7 +80,7 @@ def _cuda(operation: str, mode: str) -> Any:
 
 def _host(operation: str, mode: str) -> Any:
     def emit(e: Emitter, call: TypedCall, *values: Any) -> Any:
-        from kaio.dsl.compiler.rounded import rounded
+        from kaio.dsl.compiler.emission.rounded import rounded
 
         return rounded(e.b, operation, mode, list(values))
 

@@ -12,7 +12,7 @@ from kaio.dsl.values import Type, show
 from kaio.dtypes import DType, i32, u32
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["dp2a_hi", "dp2a_lo", "dp4a"]
@@ -38,7 +38,7 @@ def _letters(call: TypedCall) -> list[str]:
 
 def _cuda(mnemonic: str) -> Any:
     def emit(e: Emitter, call: TypedCall, a: Any, b: Any, c: Any) -> Any:
-        from kaio.dsl.compiler.assembly import instruction
+        from kaio.dsl.compiler.cuda.assembly import instruction
 
         return instruction(e, f"{mnemonic}.{'.'.join(_letters(call))}", a.type, [a, b, c])
 

@@ -13,7 +13,7 @@ from kaio.dsl.values import Type, Weak
 from kaio.dtypes import DType
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["cospi", "exp10", "rcbrt", "rcp", "rsqrt", "sincos", "sincospi", "sinpi"]
@@ -67,7 +67,7 @@ _TWO = {
 
 
 def _power(e: Emitter, call: TypedCall, x: Any, y: Any) -> Any:
-    from kaio.dsl.compiler.power import real_power
+    from kaio.dsl.compiler.emission.power import real_power
 
     return real_power(e, x, y, result_type(call))
 

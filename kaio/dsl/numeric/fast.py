@@ -16,7 +16,7 @@ from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Type
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = [

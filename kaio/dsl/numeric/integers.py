@@ -13,7 +13,7 @@ from kaio.dsl.values import Type, Weak
 from kaio.dtypes import DType, f64, u32, u64
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["hadd", "mul24", "mulhi", "rhadd", "sad"]

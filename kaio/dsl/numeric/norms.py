@@ -12,7 +12,7 @@ from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Type
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["norm3d", "norm4d", "rhypot", "rnorm3d", "rnorm4d"]

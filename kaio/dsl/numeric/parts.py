@@ -16,14 +16,14 @@ from kaio.dsl.values import Type, Weak, show
 from kaio.dtypes import DType, i32
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["ilogb", "logb"]
 
 
 def _nextafter(e: Emitter, call: TypedCall, x: Any, y: Any) -> Any:
-    from kaio.dsl.compiler.float_parts import next_after
+    from kaio.dsl.compiler.emission.float_parts import next_after
 
     return next_after(e, x, y, result_type(call))
 
@@ -40,7 +40,7 @@ standard(
 
 
 def _ulp(e: Emitter, call: TypedCall, x: Any) -> Any:
-    from kaio.dsl.compiler.float_parts import unit_in_the_last_place
+    from kaio.dsl.compiler.emission.float_parts import unit_in_the_last_place
 
     return unit_in_the_last_place(e, x, result_type(call))
 
@@ -58,7 +58,7 @@ standard(
 
 # ---------------------------------------------------------------------- significand and exponent
 def _frexp(e: Emitter, call: TypedCall, x: Any) -> Any:
-    from kaio.dsl.compiler.float_parts import split
+    from kaio.dsl.compiler.emission.float_parts import split
 
     dtype = call.operands[0]
     assert isinstance(dtype, DType)
@@ -85,7 +85,7 @@ def _ldexp_typing(x: Type, exponent: Type) -> Resolved:
 
 
 def _ldexp(e: Emitter, call: TypedCall, x: Any, exponent: Any) -> Any:
-    from kaio.dsl.compiler.conversions import saturate_i32
+    from kaio.dsl.compiler.emission.conversions import saturate_i32
 
     source = call.operands[1]
     assert isinstance(source, DType)
@@ -128,7 +128,7 @@ def ilogb(x: Any) -> int:
 
 # ---------------------------------------------------------------------- whole and fraction
 def _modf(e: Emitter, call: TypedCall, x: Any) -> Any:
-    from kaio.dsl.compiler.float_bits import copysign, magnitude_bits
+    from kaio.dsl.compiler.emission.float_bits import copysign, magnitude_bits
 
     dtype = call.operands[0]
     assert isinstance(dtype, DType)

@@ -11,7 +11,7 @@ from kaio.dsl.intrinsic import Intrinsic, intrinsic
 from kaio.dsl.numeric.operands import floats, one, result_type, standard
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["fma", "rint"]

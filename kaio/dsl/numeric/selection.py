@@ -14,7 +14,7 @@ from kaio.dsl.values import Type
 from kaio.dtypes import DType
 
 if TYPE_CHECKING:
-    from kaio.dsl.compiler.emit import Emitter
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["clamp", "fdim", "maximum", "minimum", "saturate", "sign"]
@@ -75,7 +75,7 @@ standard(
 
 def _propagating(primitive: Intrinsic) -> Any:
     def emit(e: Emitter, call: TypedCall, x: Any, y: Any) -> Any:
-        from kaio.dsl.compiler import comparisons
+        from kaio.dsl.compiler.emission import comparisons
 
         dtype = result_type(call)
         result = choose(e, primitive, x, y, dtype)
@@ -176,7 +176,7 @@ standard(
 
 
 def _sign(e: Emitter, call: TypedCall, x: Any) -> Any:
-    from kaio.dsl.compiler.comparisons import compare_same
+    from kaio.dsl.compiler.emission.comparisons import compare_same
 
     dtype = result_type(call)
     zero, plus = e.const(dtype, 0), e.const(dtype, 1)

@@ -10,12 +10,12 @@ import numpy as np
 
 import kaio
 from kaio import In, i32
-from kaio.dsl.compiler import emit_host as emitter
-from kaio.dsl.compiler.emit_host import HostModule
-from kaio.dsl.compiler.link_host import link_host
+from kaio.dsl.compiler.host import emit_host as emitter
+from kaio.dsl.compiler.host.emit_host import HostModule
+from kaio.dsl.compiler.host.link_host import link_host
+from kaio.dsl.compiler.host.prove import Prover
 from kaio.dsl.compiler.middle import Middle
 from kaio.dsl.compiler.pipeline import CompileOptions, read
-from kaio.dsl.compiler.prove import Prover
 from kaio.errors import KernelFault
 from kaio.program import HostProgram
 from kaio.runtime.host_kernel import HostKernel, WorkerPool

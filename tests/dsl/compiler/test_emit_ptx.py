@@ -11,7 +11,7 @@ import pytest
 
 import kaio
 from kaio import D0, D2, D3, Const, In, InOut, Out, bool_, f32, f64, i32, i64, u8, u32, u64
-from kaio.dsl.compiler import toolchain
+from kaio.dsl.compiler.cuda import toolchain
 from tests.dsl.from_text import kernel
 from tests.filecheck import check
 

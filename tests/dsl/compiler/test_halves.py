@@ -13,7 +13,7 @@ import pytest
 
 import kaio
 from kaio import bf16, bool_, f16, f32
-from kaio.dsl.compiler.emit_ptx import CudaTarget
+from kaio.dsl.compiler.cuda.emit_ptx import CudaTarget
 from tests.dsl.from_text import kernel, run
 from tests.narrow import HALVES, all_values, rounded, same
 

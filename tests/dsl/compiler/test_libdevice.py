@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from kaio.dsl.compiler import libdevice, native
+from kaio.dsl.compiler.host import libdevice, native
 from kaio.errors import InternalError
 from kaio.runtime.host_kernel import Library
 
@@ -181,7 +181,7 @@ def test_a_function_without_a_host_meaning_is_named_when_it_is_linked() -> None:
 
 
 def test_a_damaged_or_missing_store_is_made_again(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    from kaio.dsl.compiler import store
+    from kaio.dsl.compiler.host import store
 
     monkeypatch.setenv("KAIO_CACHE_DIR", str(tmp_path))
     assert store.kept("kind", "key", lambda: b"first") == b"first"
@@ -192,7 +192,7 @@ def test_a_damaged_or_missing_store_is_made_again(tmp_path, monkeypatch) -> None
 
 
 def test_a_store_that_cannot_be_written_costs_nothing_but_time(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    from kaio.dsl.compiler import store
+    from kaio.dsl.compiler.host import store
 
     blocked = tmp_path / "file"
     blocked.write_text("")

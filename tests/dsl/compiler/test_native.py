@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 
-from kaio.dsl.compiler import native
+from kaio.dsl.compiler.host import native
 from kaio.errors import InternalError
 from kaio.runtime.host_kernel import Library
 

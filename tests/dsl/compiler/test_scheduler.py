@@ -7,7 +7,7 @@ import pytest
 
 import kaio
 from kaio import InOut, Out, i32
-from kaio.dsl.compiler import scheduler
+from kaio.dsl.compiler.host import scheduler
 from tests.dsl.compiler.host import compiled
 
 

@@ -1,0 +1,1 @@
+"""What CUDA spells its own way: PTX, by libNVVM, and cubins."""

@@ -1,0 +1,49 @@
+"""Elements of structured dtypes in memory: each number, and each vector, is loaded and stored at its own place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir as llvm
+
+from kaio.dsl.compiler.emission import scalars
+from kaio.dsl.structs import part_offset
+from kaio.dsl.values import Compound, Type
+from kaio.dsl.vectors import VectorType
+from kaio.dtypes import DType
+
+if TYPE_CHECKING:
+    from kaio.dsl.compiler.emission.emit import Emitter
+
+__all__ = ["Place", "load", "part_of", "store"]
+
+Place = tuple[DType, tuple[int, ...]]
+"""What lies at an address: a dtype, and the shape of a sub-array of it."""
+
+
+def part_of(e: Emitter, pointer: llvm.Value, place: Place, position: int) -> tuple[llvm.Value, Place]:
+    """The address of one part of what lies at an address, and what that is."""
+    offset, part = part_offset(place, position)
+    space = pointer.type.addrspace
+    start = e.b.bitcast(pointer, llvm.IntType(8).as_pointer(space))
+    at = e.b.gep(start, [llvm.IntType(32)(offset)], inbounds=True) if offset else start
+    return e.b.bitcast(at, scalars.memory_type(part[0]).as_pointer(space)), part
+
+
+def load(e: Emitter, pointer: llvm.Value, place: Place, type_: Type, read_only: bool) -> Any:
+    """The value at an address, number by number; a vector at once."""
+    if isinstance(type_, Compound) and not isinstance(type_, VectorType):
+        parts = [part_of(e, pointer, place, k) for k in range(len(type_.items))]
+        return tuple(load(e, at, part, item, read_only) for (at, part), item in zip(parts, type_.items, strict=True))
+    return scalars.from_memory(e, e.target.load(e, pointer, read_only), place[0])
+
+
+def store(e: Emitter, pointer: llvm.Value, place: Place, type_: Type, value: Any) -> None:
+    """Set what lies at an address, number by number; a vector at once."""
+    if isinstance(type_, Compound) and not isinstance(type_, VectorType):
+        for k, (item, part_value) in enumerate(zip(type_.items, value, strict=True)):
+            at, part = part_of(e, pointer, place, k)
+            store(e, at, part, item, part_value)
+    else:
+        packed = scalars.to_memory(e, value, place[0])
+        e.b.store(packed, pointer, align=scalars.alignment(e, packed.type))

@@ -1,0 +1,1 @@
+"""What this machine spells its own way: coroutines, the scheduler of blocks and warps, proofs, native code."""
