@@ -81,7 +81,7 @@ def fresh(source: str) -> dict[str, Any]:
     name = f"<benchmark {next(_numbers)}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     space: dict[str, Any] = {"__name__": name}
-    exec(compile(source, name, "exec"), space)
+    exec(compile(source, name, "exec", dont_inherit=True), space)
     return space
 
 
@@ -118,7 +118,7 @@ def defined_and_compiled(source: str, name: str, work: str) -> Callable[[], floa
         file = f"<benchmark {next(_numbers)}>"
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         space: dict[str, Any] = {"__name__": file}
-        code = compile(source, file, "exec"), compile(work.format(name=name), "<work>", "eval")
+        code = compile(source, file, "exec", dont_inherit=True), compile(work.format(name=name), "<work>", "eval")
         return timed(lambda: (exec(code[0], space), eval(code[1], space)), unit="ms")
 
     return one
