@@ -33,9 +33,9 @@ def _is(compare: str) -> Any:
 
 
 _PREDICATES = (
-    (math.isnan, ">", "Whether it is NaN; also under fastmath.", "setp.gt.u32"),
-    (math.isinf, "==", "Whether it is an infinity; also under fastmath.", "setp.eq.s32"),
-    (math.isfinite, "<", "Whether it is neither NaN nor an infinity.", "setp.eq.s32"),
+    (math.isnan, ">", "Whether it is NaN; also under fastmath.", "and.b32"),
+    (math.isinf, "==", "Whether it is an infinity; also under fastmath.", "and.b32"),
+    (math.isfinite, "<", "Whether it is neither NaN nor an infinity.", "and.b32"),
 )
 for _python, _compare, _doc, _ptx in _PREDICATES:
     _name = _python.__name__
@@ -55,7 +55,7 @@ def _signbit(e: Emitter, call: TypedCall, value: Any) -> Any:
     predicate("signbit"),
     emit=_signbit,
     example="counts[i] = 1 if kaio.signbit(x[i] - 0.5) else 2",
-    ptx="setp.lt.s32",
+    ptx="mov.b32",
 )
 def signbit(x: Any) -> bool:
     """Whether the sign is negative; true for -0.0."""

@@ -127,6 +127,8 @@ def function_steps(function: Any) -> None:
 
     def trace(frame: Any, event: str, argument: Any) -> Any:
         nonlocal left
+        if frame.f_code is not function.__code__:  # what runs beside it, such as a callback of the garbage collector
+            return None
         left -= event == "line"
         if left < 0:
             raise RecursionError
