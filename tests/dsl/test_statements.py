@@ -27,6 +27,7 @@ BODIES = {
     "    case m if m > 5:\n        y = m\n    case _:\n        y = -1",
     "match_in_a_loop": "for k in range(4):\n    match k - x:\n        case 0:\n            break\n        case 1:\n"
     "            continue\n    y += k",
+    "not_not": "y = i32(not not x) + (5 if x and not not y == 0 else 0)",
     "in": "if x in (1, -2, 8):\n    y = 1\nelif x not in (2, 3):\n    y = 2",
     "in_a_tuple_of_computed_values": "y = 5 if x in (x * 2, x - 4 + 6 // 2, 3) else 6",
     "in_of_other_types": "y = 1 if x in (3.0, -1, x * 0.5) else 0",

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import ast
 import builtins
+import dis
+import itertools
 import operator
 import types
 import warnings
@@ -95,8 +97,17 @@ class _Interpreter(CUDABytecodeInterpreter):
     source: Source
     positions: list[tuple[int | None, int | None, int | None, int | None]]
     headers: dict[tuple[int | None, int | None], ast.expr]
+    truths: frozenset[int]
     copies: bool
     spreads: bool
+
+    def op_TO_BOOL(self, inst: Any, val: str, res: str) -> Any:
+        """Numba takes it for a copy, which it is where a jump or `not` follows; of `not not x` it is all there is."""
+        if inst.offset - bytecode._FIXED_OFFSET not in self.truths:
+            return self.store(self.get(val), res)
+        once = f"$not{inst.offset}"
+        self.store(nir.Expr.unary("not", value=self.get(val), loc=self.loc), once)
+        return self.store(nir.Expr.unary("not", value=self.get(once), loc=self.loc), res)
 
     def interpret(self, bytecode: Any) -> Any:
         operations = {instruction.opname for instruction in bytecode}
@@ -156,6 +167,7 @@ def _interpret(function: types.FunctionType, source: Source) -> Any:
         for node in ast.walk(source.node)
         if isinstance(node, ast.If | ast.While | ast.For)
     }
+    interpreter.truths = _truths(function.__code__)
     try:
         return interpreter.interpret(bytecode.ByteCode(identity))
     except (errors.NumbaError, UnsupportedBytecodeError, NotImplementedError) as problem:
@@ -165,6 +177,16 @@ def _interpret(function: types.FunctionType, source: Source) -> Any:
             place=place,
             help="write it another way",
         ) from problem
+
+
+def _truths(code: types.CodeType) -> frozenset[int]:
+    """Where a value is made a bool that is kept (Python 3.13): neither a jump nor `not` comes next."""
+    if "TO_BOOL" not in dis.opmap:
+        return frozenset()
+    found = [i for i in dis.get_instructions(code) if i.opname not in ("CACHE", "EXTENDED_ARG", "NOP")]
+    takers = ("POP_JUMP_IF_FALSE", "POP_JUMP_IF_TRUE", "UNARY_NOT")
+    pairs = itertools.pairwise(found)
+    return frozenset(i.offset for i, after in pairs if i.opname == "TO_BOOL" and after.opname not in takers)
 
 
 class _Reader:
