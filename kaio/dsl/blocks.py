@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kaio import host_abi as abi
+from kaio.dsl.casts import integer
 from kaio.dsl.intrinsic import Resolved, intrinsic
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.types import InOut
-from kaio.dsl.values import NONE, ArrayType, Type, Weak, show
-from kaio.dtypes import DType, i32, i64
+from kaio.dsl.values import NONE, ArrayType, Type, show
+from kaio.dtypes import i32, i64
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
@@ -151,9 +152,7 @@ def _shared_typing(array: Type, rank: Type) -> Resolved:
         raise RuleError(
             f"`cluster_shared` takes an array in shared memory, not {show(array)}", "one made by `kaio.shared_mem`"
         )
-    is_integer = rank.kind == "i" if isinstance(rank, Weak) else isinstance(rank, DType) and rank.is_int
-    if not is_integer:
-        raise RuleError(f"the rank of `cluster_shared` is an integer, not {show(rank)}", "cast it with `kaio.i32(...)`")
+    integer(rank, "the rank of `cluster_shared`")
     return Resolved((array, i32), replace(array, space="cluster"))
 
 

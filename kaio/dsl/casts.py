@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
-__all__ = ["cast_to", "number"]
+__all__ = ["cast_to", "integer", "is_integer", "number"]
 
 
 def number(value: Type, what: str) -> DType | Weak:
@@ -27,6 +27,18 @@ def number(value: Type, what: str) -> DType | Weak:
     if not isinstance(value, DType | Weak):
         raise RuleError(f"{what} is a number, not {show(value)}")
     return value
+
+
+def is_integer(value: Type) -> bool:
+    """Whether the argument is an integer: a literal, or a value of an integer type; a bool is none."""
+    return isinstance(value, DType | Weak) and value.kind in ("i", "u")
+
+
+def integer(value: Type, what: str, way_out: str | None = "cast it with `kaio.i32(...)`") -> DType | Weak:
+    """The argument as an integer, or RuleError."""
+    if not is_integer(value):
+        raise RuleError(f"{what} is an integer, not {show(value)}", way_out)
+    return value  # type: ignore[return-value]
 
 
 @cache

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kaio.dsl.casts import is_integer
 from kaio.dsl.intrinsic import Resolved, intrinsic
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import NONE, Type, Weak, show
-from kaio.dtypes import DType, i32, i64, u32
+from kaio.dtypes import i32, i64, u32
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
@@ -75,12 +76,12 @@ def globaltimer() -> int:
 
 
 def _sleep_typing(duration_ns: Type) -> Resolved:
-    if isinstance(duration_ns, Weak) and duration_ns.kind == "i":
+    if not is_integer(duration_ns):
+        raise RuleError(f"`nanosleep` takes an integer, not {show(duration_ns)}", "cast it with `kaio.u32(...)`")
+    if isinstance(duration_ns, Weak):
         for value in duration_ns.values:
             if not 0 <= value <= _MOST_NS:
                 raise RuleError(f"`nanosleep` takes 0 to {_MOST_NS} ns, not {value}", "sleep several times in a loop")
-    elif not (isinstance(duration_ns, DType) and duration_ns.is_int):
-        raise RuleError(f"`nanosleep` takes an integer, not {show(duration_ns)}", "cast it with `kaio.u32(...)`")
     return Resolved((u32,), NONE)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kaio.dsl.casts import integer
 from kaio.dsl.elements import check_index, check_store
 from kaio.dsl.fragments import ACCUMULATORS, OPERANDS, FragmentType, Role, listed
 from kaio.dsl.intrinsic import Resolved, intrinsic
@@ -34,9 +35,7 @@ _FOUR = Weak("i", (4,))
 def _position(name: str, row: Type, column: Type) -> Type:
     """The type in which rows and columns are counted."""
     for what, given in (("row", row), ("column", column)):
-        is_int = isinstance(given, Weak) and given.kind == "i"
-        if not is_int and not (isinstance(given, DType) and given.is_int):
-            raise RuleError(f"the {what} of `{name}` is an integer, not {show(given)}")
+        integer(given, f"the {what} of `{name}`", None)
     wide = any(isinstance(t, DType) and (t.bits == 64 or (t.kind == "u" and t.bits == 32)) for t in (row, column))
     return _I64 if wide else _I32  # type: ignore[no-any-return]
 

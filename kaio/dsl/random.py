@@ -10,6 +10,7 @@ import math
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
+from kaio.dsl.casts import integer
 from kaio.dsl.intrinsic import Body, Resolved, in_place, intrinsic
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import ObjectType, TupleType, Type, Weak, show
@@ -113,8 +114,7 @@ def _normal4(seed: u64, offset: u64) -> Any:
 
 # ---------------------------------------------------------------------- records
 def _check_int(value: Type, what: str) -> None:
-    if not (isinstance(value, DType) and value.is_int) and not (isinstance(value, Weak) and value.kind == "i"):
-        raise RuleError(f"{what} is an integer, not {show(value)}", "cast it: a seed and a counter have no fraction")
+    integer(value, what, "cast it: a seed and a counter have no fraction")
     if isinstance(value, Weak) and not all(-(2**63) <= number < 2**64 for number in value.values):
         raise RuleError(f"{what} has 64 bits, and {show(value)} has more")
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kaio import host_abi as abi
+from kaio.dsl.casts import is_integer
 from kaio.dsl.intrinsic import Resolved, intrinsic
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import BOOL, NONE, Type, Weak, show
@@ -114,8 +115,7 @@ def _named_typing(name: str) -> Callable[[Type, Type], Resolved]:
 
 
 def _check_integer(name: str, what: str, value: Type) -> None:
-    is_integer = value.kind == "i" if isinstance(value, Weak) else isinstance(value, DType) and value.is_int
-    if not is_integer:
+    if not is_integer(value):
         raise RuleError(f"`{name}` takes an integer as its {what}, not {show(value)}", "cast it with `kaio.i32(...)`")
 
 

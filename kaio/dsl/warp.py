@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kaio.dsl import literals
+from kaio.dsl.casts import integer
 from kaio.dsl.complexes import ComplexType
 from kaio.dsl.intrinsic import Resolved, intrinsic
 from kaio.dsl.records import RecordType
@@ -149,12 +150,11 @@ def _check_width(name: str, width: Type) -> int:
 
 
 def _check_lane(name: str, what: str, lane: Type) -> None:
-    if isinstance(lane, Weak) and lane.kind == "i":
-        for value in lane.values:
+    given = integer(lane, f"the {what} of `{name}`")
+    if isinstance(given, Weak):
+        for value in given.values:
             if not 0 <= value <= 31:
                 raise RuleError(f"the {what} of `{name}` is 0 to 31, not {value}")
-    elif not (isinstance(lane, DType) and lane.is_int):
-        raise RuleError(f"the {what} of `{name}` is an integer, not {show(lane)}", "cast it with `kaio.i32(...)`")
 
 
 def _shuffle_typing(name: str, what: str) -> Callable[..., Resolved]:

@@ -8,6 +8,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import literals
+from kaio.dsl.casts import integer
 from kaio.dsl.collective import folding
 from kaio.dsl.collective.numbers import converts
 from kaio.dsl.collective.signatures import (
@@ -167,8 +168,7 @@ def _arg_reduction(group: str, operation: str) -> ArgReduction:
         dtype = _number(name, value, operation)
         if index is None:
             return _resolved((dtype,), bodies[0], function)
-        if not isinstance(index, DType | Weak) or index.kind not in "iu":
-            raise RuleError(f"the index that `{name}` gives is an integer, not {show(index)}")
+        integer(index, f"the index that `{name}` gives", None)
         return _resolved((dtype, exchangeable(index, "an index")), bodies[1], function)
 
     place = "lane in its warp" if group == "warp" else "number in the block, x first"
@@ -260,8 +260,7 @@ def _broadcast(name: str, like: Any, body: Any, what: str, most: int, doc: str, 
         given = exchangeable(value, f"what `{name}` gives")
         if place is None:
             return _resolved((given,), body, 0)
-        if not isinstance(place, DType | Weak) or place.kind not in "iu":
-            raise RuleError(f"the {what} of `{name}` is an integer, not {show(place)}", "cast it with `kaio.i32(...)`")
+        integer(place, f"the {what} of `{name}`")
         if isinstance(place, Weak) and not all(0 <= number <= most for number in place.values):
             raise RuleError(f"the {what} of `{name}` is 0 to {most}, not {show(place)}")
         return _resolved((given, i32), body)

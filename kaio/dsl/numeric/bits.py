@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl.intrinsic import intrinsic
-from kaio.dsl.numeric.operands import integers
-from kaio.dtypes import DType, i32
+from kaio.dsl.numeric.operands import integers, operand_type
+from kaio.dtypes import i32
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
@@ -18,9 +18,7 @@ __all__ = [
 
 
 def _width(call: TypedCall) -> int:
-    dtype = call.operands[0]
-    assert isinstance(dtype, DType)
-    return dtype.bits
+    return operand_type(call).bits
 
 
 def _as_i32(e: Emitter, count: Any) -> Any:

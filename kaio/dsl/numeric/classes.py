@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import primitives
 from kaio.dsl.intrinsic import Resolved, intrinsic
-from kaio.dsl.numeric.operands import common_type, floats, one, predicate, result_type, standard, two
+from kaio.dsl.numeric.operands import common_type, floats, one, operand_type, predicate, result_type, standard, two
 from kaio.dsl.values import Type
-from kaio.dtypes import DType, bool_, f32
+from kaio.dtypes import bool_, f32
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
@@ -24,8 +24,7 @@ def _is(compare: str) -> Any:
     def emit(e: Emitter, call: TypedCall, value: Any) -> Any:
         from kaio.dsl.compiler.emission.float_bits import magnitude_bits
 
-        dtype = call.operands[0]
-        assert isinstance(dtype, DType)
+        dtype = operand_type(call)
         bits, infinity = magnitude_bits(e, value, dtype)
         return e.b.icmp_unsigned(compare, bits, infinity)
 
@@ -46,8 +45,7 @@ for _python, _compare, _doc, _ptx in _PREDICATES:
 def _signbit(e: Emitter, call: TypedCall, value: Any) -> Any:
     from kaio.dsl.compiler.emission.float_bits import sign_bit
 
-    dtype = call.operands[0]
-    assert isinstance(dtype, DType)
+    dtype = operand_type(call)
     return sign_bit(e, value, dtype)
 
 
@@ -88,8 +86,7 @@ def _isclose_typing(a: Type, b: Type, *tolerances: Type) -> Resolved:
 
 def _isclose(e: Emitter, call: TypedCall, a: Any, b: Any, rel_tol: Any = None, abs_tol: Any = None) -> Any:
     """Python's: equal, or `|a - b| <= max(rel_tol * max(|a|, |b|), abs_tol)`; an infinity is near itself only."""
-    dtype = call.operands[0]
-    assert isinstance(dtype, DType)
+    dtype = operand_type(call)
     rel_tol = e.const(dtype, 1e-9) if rel_tol is None else rel_tol
     abs_tol = e.const(dtype, 0.0) if abs_tol is None else abs_tol
     size_a, size_b = (e.use(primitives.fabs, v, dtype) for v in (a, b))

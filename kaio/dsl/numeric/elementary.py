@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import primitives
 from kaio.dsl.intrinsic import Resolved, intrinsic
-from kaio.dsl.numeric.operands import floats, from_library, library, one, result_type, split, standard, two
+from kaio.dsl.numeric.operands import (
+    floats,
+    from_library,
+    library,
+    one,
+    operand_type,
+    result_type,
+    split,
+    standard,
+    two,
+)
 from kaio.dsl.values import Type, Weak
-from kaio.dtypes import DType
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
@@ -141,8 +150,7 @@ def _pair(name: str) -> Any:
     """A function that gives two numbers through pointers."""
 
     def emit(e: Emitter, call: TypedCall, x: Any) -> Any:
-        dtype = call.operands[0]
-        assert isinstance(dtype, DType)
+        dtype = operand_type(call)
         if name == "sincos" and dtype.bits == 32 and e.target.name == "cuda" and e.target.options.fastmath:  # type: ignore[attr-defined]
             return tuple(e.use(primitives.libdevice, part, [x], dtype) for part in ("sin", "cos"))
         places = [e.target.local(e, e.llvm(dtype), 1, f"{name}.{k}") for k in range(2)]

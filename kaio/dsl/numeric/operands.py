@@ -125,6 +125,13 @@ def result_type(call: TypedCall) -> DType:
     return call.result
 
 
+def operand_type(call: TypedCall, position: int = 0) -> DType:
+    """The type of an argument that is a number."""
+    found = call.operands[position]
+    assert isinstance(found, DType)
+    return found
+
+
 def library(name: str) -> Rule:
     """A function of NVIDIA's libdevice, by its name for f64."""
     return lambda e, call, *values: e.use(primitives.libdevice, name, list(values), result_type(call))

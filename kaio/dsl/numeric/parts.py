@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import primitives
-from kaio.dsl.casts import number
+from kaio.dsl.casts import integer, number
 from kaio.dsl.intrinsic import Resolved, intrinsic
-from kaio.dsl.numeric.operands import floats, from_library, one, result_type, standard, two
+from kaio.dsl.numeric.operands import floats, from_library, one, operand_type, result_type, standard, two
 from kaio.dsl.numeric.operands import split as split_typing
-from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import Type, Weak, show
-from kaio.dtypes import DType, i32
+from kaio.dsl.values import Type, Weak
+from kaio.dtypes import i32
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
@@ -60,8 +59,7 @@ standard(
 def _frexp(e: Emitter, call: TypedCall, x: Any) -> Any:
     from kaio.dsl.compiler.emission.float_parts import split
 
-    dtype = call.operands[0]
-    assert isinstance(dtype, DType)
+    dtype = operand_type(call)
     return split(e, x, dtype)
 
 
@@ -77,9 +75,8 @@ standard(
 
 
 def _ldexp_typing(x: Type, exponent: Type) -> Resolved:
-    given = number(exponent, "the exponent of `ldexp`")
-    if given.kind not in ("i", "u"):
-        raise RuleError(f"the exponent of `ldexp` is an integer, not {show(given)}", "cast it: `kaio.i32(...)`")
+    what = "the exponent of `ldexp`"
+    given = integer(number(exponent, what), what, "cast it: `kaio.i32(...)`")
     resolved = floats("ldexp")(x)
     return replace(resolved, operands=(*resolved.operands, i32 if isinstance(given, Weak) else given))
 
@@ -87,8 +84,7 @@ def _ldexp_typing(x: Type, exponent: Type) -> Resolved:
 def _ldexp(e: Emitter, call: TypedCall, x: Any, exponent: Any) -> Any:
     from kaio.dsl.compiler.emission.conversions import saturate_i32
 
-    source = call.operands[1]
-    assert isinstance(source, DType)
+    source = operand_type(call, 1)
     power = saturate_i32(e, exponent, source)
     return e.use(primitives.libdevice, "ldexp", [x, power], result_type(call))
 
@@ -115,8 +111,7 @@ def _ilogb_typing(x: Type) -> Resolved:
 
 
 def _ilogb(e: Emitter, call: TypedCall, x: Any) -> Any:
-    dtype = call.operands[0]
-    assert isinstance(dtype, DType)
+    dtype = operand_type(call)
     return e.use(primitives.libdevice, "ilogb", [x], dtype, e.llvm(i32))
 
 
@@ -130,8 +125,7 @@ def ilogb(x: Any) -> int:
 def _modf(e: Emitter, call: TypedCall, x: Any) -> Any:
     from kaio.dsl.compiler.emission.float_bits import copysign, magnitude_bits
 
-    dtype = call.operands[0]
-    assert isinstance(dtype, DType)
+    dtype = operand_type(call)
     whole = e.use(primitives.trunc, x, dtype)
     magnitude, infinity = magnitude_bits(e, x, dtype)
     is_infinite = e.b.icmp_unsigned("==", magnitude, infinity)

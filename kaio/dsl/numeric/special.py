@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import primitives
-from kaio.dsl.casts import number
+from kaio.dsl.casts import integer, number
 from kaio.dsl.intrinsic import Resolved, intrinsic
 from kaio.dsl.numeric.operands import floats, from_library, library, one, result_type, standard
 from kaio.dsl.rule_error import RuleError
@@ -103,11 +103,10 @@ def cyl_bessel_i1(x: Any) -> Any:
 # ---------------------------------------------------------------------- of any order
 def _with_order(name: str) -> Any:
     def typing(n: Type, x: Type) -> Resolved:
-        order = number(n, f"the order of `{name}`")
-        if order.kind not in ("i", "u"):
-            raise RuleError(f"the order of `{name}` is an integer, not {show(order)}", "cast it: `kaio.i32(...)`")
+        what = f"the order of `{name}`"
+        order = integer(number(n, what), what, "cast it: `kaio.i32(...)`")
         if isinstance(order, DType) and (order.bits > 32 or (order.bits == 32 and order.kind == "u")):
-            raise RuleError(f"the order of `{name}` is an i32, not {show(order)}", "cast it: `kaio.i32(...)`")
+            raise RuleError(f"{what} is an i32, not {show(order)}", "cast it: `kaio.i32(...)`")
         resolved = floats(name)(x)
         return replace(resolved, operands=(i32, *resolved.operands))
 
