@@ -6,7 +6,6 @@ import contextlib
 import doctest
 import io
 import linecache
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ from kaio.dsl.intrinsic import STANDARD, Intrinsic
 from kaio.dsl.reference import reference
 from kaio.dsl.rule_error import RuleError
 from kaio.dtypes import DTYPES
+from tests.tables import check_table
 
 DOCS = Path(__file__).parent.parent / "docs"
 LANGUAGE = DOCS / "language.md"
@@ -110,14 +110,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
 def test_a_table_is_that_of_the_compiler(name: str) -> None:
     """Run with KAIO_WRITE_DOCS=1 to write the tables anew."""
     page, made = TABLES[name]
-    text = page.read_text(encoding="utf-8")
-    pattern = re.compile(rf"(<!-- {name} -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-    wanted = f"{made()}\n"
-    if os.environ.get("KAIO_WRITE_DOCS"):
-        text = pattern.sub(lambda m: m[1] + wanted + m[3], text)
-        page.write_text(text, encoding="utf-8")
-    (found,) = pattern.finditer(text)
-    assert found[2] == wanted, "run this test with KAIO_WRITE_DOCS=1"
+    check_table(page, name, made())
 
 
 # ---------------------------------------------------------------------- names
