@@ -125,7 +125,7 @@ from kaio.dsl.atomic import (
 from kaio.dsl.bitcasts import bitcast
 from kaio.dsl.blocks import cluster_rank, cluster_shared, cluster_size, cluster_sync, grid_sync
 from kaio.dsl.clocks import clock, globaltimer, nanosleep
-from kaio.dsl.collective import (
+from kaio.dsl.collective.records import (
     block_broadcast,
     block_reduce,
     block_reduce_and,

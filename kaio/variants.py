@@ -12,11 +12,11 @@ import numpy as np
 
 from kaio.dsl.compiler.captures import Capture
 from kaio.dsl.compiler.options import CompileOptions
-from kaio.dsl.records import is_record
 from kaio.dtypes import DType
 from kaio.errors import CompileError, DeviceNotFoundError, LaunchError, UnsupportedFeatureError, is_message
 from kaio.launch.arguments import Parameters
 from kaio.launch.call import Call
+from kaio.record_classes import is_record
 from kaio.runtime import Device
 from kaio.runtime.stream import Loaded
 

@@ -22,8 +22,8 @@ from kaio.record_classes import hints_of, is_named_tuple, is_record, names_of, t
 from kaio.structs import StructDType
 
 __all__ = [
-    "Field", "RecordType", "annotated_type", "enum_type", "field_of", "fields_of", "hints_of", "is_record", "names_of",
-    "parameter_type", "scalars_of", "signature_of",
+    "Field", "RecordType", "annotated_type", "enum_type", "field_of", "fields_of", "parameter_type", "scalars_of",
+    "signature_of",
 ]  # fmt: skip
 
 

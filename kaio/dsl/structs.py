@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from kaio.dsl.complexes import complex_type
 from kaio.dsl.records import RecordType
 from kaio.dsl.values import TupleType, Type
@@ -46,10 +48,7 @@ def part_offset(place: tuple[DType, tuple[int, ...]], position: int) -> tuple[in
     """
     dtype, shape = place
     if shape:
-        items = 1
-        for size in shape[1:]:
-            items *= size
-        return position * items * dtype.itemsize, (dtype, shape[1:])
+        return position * math.prod(shape[1:]) * dtype.itemsize, (dtype, shape[1:])
     if isinstance(dtype, StructDType):
         field = dtype.fields[position]
         return field.offset, (field.dtype, field.shape)

@@ -27,13 +27,7 @@ Reader = Callable[[Any, list[Any]], None]
 def value_check(kernel: str, name: str, annotation: EnumAnnotation | RecordAnnotation) -> Callable[[Any, Call], None]:
     """A closure that checks one such argument and notes its scalars in the call."""
     type_ = enum_type(annotation.of) if isinstance(annotation, EnumAnnotation) else parameter_type(annotation.of)
-    read = _reader(kernel, name, type_, annotation.of)
-
-    def check_value(value: Any, call: Call) -> None:
-        __tracebackhide__ = is_message
-        read(value, call.packed)
-
-    return check_value
+    return _checked(_reader(kernel, name, type_, annotation.of))
 
 
 def _reader(kernel: str, name: str, type_: Type, of: Any) -> Reader:
@@ -50,8 +44,10 @@ def _reader(kernel: str, name: str, type_: Type, of: Any) -> Reader:
 
 def parts_check(kernel: str, name: str, dtype: DType) -> Callable[[Any, Call], None]:
     """A closure that checks a scalar of several parts, a complex number, and notes them in the call."""
-    read = _parts_reader(kernel, name, dtype)
+    return _checked(_parts_reader(kernel, name, dtype))
 
+
+def _checked(read: Reader) -> Callable[[Any, Call], None]:
     def check_value(value: Any, call: Call) -> None:
         __tracebackhide__ = is_message
         read(value, call.packed)

@@ -76,11 +76,6 @@ class Memory:
         found = [] if self.writer is None else [self.writer]
         return found + list(self.readers.values()) if writes else found
 
-    def forget(self) -> None:
-        """All work on the memory is done: whichever stream comes next is the only one."""
-        if self.foreign_stream is None:
-            self.writer, self.readers, self.stream = None, {}, None
-
     def close(self) -> None:
         """Give the memory back as soon as the work that uses it, and the arrays exported from it, are done."""
         if not self.closed:

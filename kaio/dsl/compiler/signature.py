@@ -14,7 +14,7 @@ import numpy as np
 
 import kaio.dsl.types
 import kaio.dtypes
-from kaio.dsl.records import enum_type, is_record, parameter_type
+from kaio.dsl.records import enum_type, parameter_type
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.types import (
     MISSING,
@@ -37,6 +37,7 @@ from kaio.dsl.types import (
 )
 from kaio.dtypes import DType, is_float
 from kaio.errors import KernelSyntaxError, Mistake
+from kaio.record_classes import is_record
 from kaio.rounding import fits_float
 from kaio.source import Source
 

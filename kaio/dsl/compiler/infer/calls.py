@@ -21,11 +21,12 @@ from kaio.dsl.compiler.own import without_own_places
 from kaio.dsl.function import Func
 from kaio.dsl.intrinsic import STANDARD, Body, Intrinsic
 from kaio.dsl.overloads import METHODS
-from kaio.dsl.records import annotated_type, is_record
+from kaio.dsl.records import annotated_type
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import INDEX64, MethodType, ObjectType, TupleType, Type, Weak, show
 from kaio.dtypes import DType
 from kaio.errors import KernelTypeError, Place, is_message
+from kaio.record_classes import is_record
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.infer.inference import Inference

@@ -9,11 +9,12 @@ import numpy as np
 
 from kaio.dsl import complexes, literals, stores
 from kaio.dsl.element_types import element_type
-from kaio.dsl.records import RecordType, fields_of, is_record, names_of
+from kaio.dsl.records import RecordType, fields_of
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import MOST_CONSTANT_NBYTES, ArrayType, EnumType, Member, ObjectType, TupleType, Type
 from kaio.dtypes import DType, dtype_of
 from kaio.errors import KaioError
+from kaio.record_classes import is_record, names_of
 
 __all__ = ["constant_array", "constant_type", "numpy_dtype"]
 
