@@ -22,7 +22,9 @@ def test_the_cuda_device_keeps_the_contract_on_a_fake_driver(tmp_path: Path) -> 
     subprocess.run([*build, str(HERE / "fake_driver" / "driver.c"), "-ldl"], check=True, timeout=120)
     environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "KAIO_REQUIRE_GPU": "1"}
     tests = [str(HERE / name) for name in ("test_contract.py", "test_cuda.py", "test_order.py")]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", *tests]
+    # A limit for each test: one that hangs is named, with the stack of every thread.
+    options = ["-p", "no:cacheprovider", "--timeout", "60", "-o", "faulthandler_timeout=50"]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", *options, *tests]
     found = subprocess.run(command, env=environment, cwd=HERE.parents[1], capture_output=True, text=True, timeout=280)
-    assert found.returncode == 0, found.stdout[-8000:]
+    assert found.returncode == 0, found.stdout[-8000:] + found.stderr[-8000:]
     assert "skipped" not in found.stdout.splitlines()[-1]

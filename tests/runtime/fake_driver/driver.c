@@ -166,7 +166,9 @@ COLUMN(32)
 int cuStreamCreateWithPriority(Stream **made, unsigned flags, int priority) {
     Stream *s = *made = calloc(1, sizeof *s);
     s->tail = &s->head;
-    return pthread_create(&s->thread, 0, serve, s);
+    int problem = pthread_create(&s->thread, 0, serve, s);
+    if (!problem) pthread_detach(s->thread); /* nobody joins it: its stack goes when it ends */
+    return problem;
 }
 int cuStreamDestroy(Stream *s) {
     pthread_mutex_lock(&lock);
