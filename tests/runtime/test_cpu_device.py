@@ -436,8 +436,10 @@ cpu.current_stream().submit(boom, ())
 
 
 ENDLESS = """
+import signal
 import kaio
 from kaio import InOut, i32
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs with it ignored
 @kaio.kernel
 def spins(stop: InOut[i32]):
     while kaio.load(stop, 0, volatile=True) == 0:
