@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import sys
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -52,15 +51,14 @@ def _unbounded(dtype: DType, value: int | float) -> float:
     """The nearest value of a type with the same digits that has no largest value, as far as a Python float goes."""
     if isinstance(value, float) or -(2**53) <= value <= 2**53:
         return _rounded(dtype, float(value))
-    exact = Fraction(value)
-    exponent = abs(exact.numerator).bit_length() - exact.denominator.bit_length()
-    if abs(exact) < Fraction(2) ** exponent:
-        exponent -= 1
-    step = Fraction(2) ** (max(exponent, _LOWEST_EXPONENTS[dtype.ptx]) - dtype.digits + 1)
+    step = 1 << (value.bit_length() - dtype.digits)  # such an integer has more digits than any type
+    count, rest = divmod(value, step)
+    if 2 * rest > step or (2 * rest == step and count % 2):
+        count += 1
     try:
-        return math.copysign(float(round(abs(exact) / step) * step), exact.numerator)
+        return float(count * step)
     except OverflowError:
-        return math.inf if exact > 0 else -math.inf
+        return math.copysign(math.inf, count)
 
 
 def _rounded(dtype: DType, value: float) -> float:
