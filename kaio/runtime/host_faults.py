@@ -32,14 +32,14 @@ class FaultRecord:
 
 def fault_error(program: HostProgram, record: FaultRecord, grid: Dim3, block: Dim3) -> KernelFault:
     """The error that says what a record means."""
-    return _Teller(program, record, grid, block).error(grid)
+    return _Teller(program, record, grid, block).error()
 
 
 class _Teller:
     """One fault with the names of everything that it is about."""
 
     def __init__(self, program: HostProgram, record: FaultRecord, grid: Dim3, block: Dim3) -> None:
-        self.program, self.record, self.block = program, record, block
+        self.program, self.record, self.grid = program, record, grid
         self.kernel = f"kernel `{program.name}`"
         self.facts: dict[str, Any] = {
             "kernel": program.name,
@@ -49,7 +49,7 @@ class _Teller:
         self.thread = f"thread {self.facts['thread']} of block {self.facts['block']}"
         self.other = f"thread {_position(record.other, block)}"
 
-    def error(self, grid: Dim3) -> KernelFault:
+    def error(self) -> KernelFault:
         if self.record.kind == abi.FAILED:
             return self._failed(self.program.sites[self.record.site])
         if self.record.kind == abi.STUCK:
@@ -57,11 +57,20 @@ class _Teller:
         if self.record.kind == abi.SHORT:
             return self._short()
         if self.record.kind == abi.APART:
-            return self._apart(_position(self.record.index, grid))
+            return self._apart()
         return self._barrier()
 
-    def _made(self, place: Site, *mistakes: Mistake) -> KernelFault:
-        return KernelFault(list(mistakes), line=place.place.line, **self.facts)
+    def _at(self, here: Site, what: str, way_out: str | None = None) -> KernelFault:
+        """Something wrong at one site."""
+        return self._made(here, Mistake(what, here.place, way_out, here.trace))
+
+    def _between(self, here: Site, what: str, there: Site, other: str, way_out: str) -> KernelFault:
+        """Something wrong between who waits at one site and the `other` who waits at another."""
+        second = Mistake(f"{other} waits here", there.place, way_out, there.trace)
+        return self._made(here, Mistake(what, here.place, trace=here.trace), second)
+
+    def _made(self, here: Site, *mistakes: Mistake) -> KernelFault:
+        return KernelFault(list(mistakes), line=here.place.line, **self.facts)
 
     # ------------------------------------------------------------------ a check of one thread
     def _failed(self, site: Site) -> KernelFault:
@@ -72,14 +81,14 @@ class _Teller:
         what = f"{site.text} in {self.kernel}"
         if site.kind == "assert":
             what = f"assertion failed in {self.kernel}" + (f": {site.text}" if site.text else "")
-        return self._made(site, Mistake(f"{what}\n  {self.thread}", site.place, trace=site.trace))
+        return self._at(site, f"{what}\n  {self.thread}")
 
     def _index(self, site: Site) -> KernelFault:
         index, size = as_written(site, self.record.index, self.record.size), self.record.size
         self.facts |= {"array": site.text, "axis": site.axis, "index": index, "size": size}
         axis = f"axis {site.axis} of `{site.text}` (size {size})"
         what = f"index {index} is out of range for {axis} in {self.kernel}\n  {self.thread}"
-        return self._made(site, Mistake(what, site.place, guard_help(site, index, size), site.trace))
+        return self._at(site, what, guard_help(site, index, size))
 
     def _lane(self, site: Site) -> KernelFault:
         lane, own, members = self.record.index, self.record.thread % 32, self.record.size
@@ -93,7 +102,7 @@ class _Teller:
                 f"every thread of a {group} has to reach `{site.text}(…)`: put a guard round the work, not a `return`, "
                 "and let a thread without data give what changes nothing"
             )
-        return self._made(site, Mistake(what, site.place, way_out, site.trace))
+        return self._at(site, what, way_out)
 
     # ------------------------------------------------------------------ threads that wait
     def _site_of(self, thread: int) -> Site:
@@ -106,22 +115,18 @@ class _Teller:
             what = f"threads of one block wait at different barriers in {self.kernel}"
             name = here.text or "bar_sync"
             way_out = f"every thread of a block has to reach the same `{name}()`: take it out of the branch"
-            return self._made(
-                here,
-                Mistake(f"{what}\n  {self.thread} waits here", here.place, trace=here.trace),
-                Mistake(f"{self.other} waits here", there.place, way_out, there.trace),
-            )
+            return self._between(here, f"{what}\n  {self.thread} waits here", there, self.other, way_out)
         is_round = here.reach == 1 << (-1 - self.record.word(abi.STATE, self.record.other))
         if here.kind in ("cluster", "grid") or (here.kind == "whole" and not is_round):
             whom = "block" if here.kind == "whole" else here.kind
             what = f"not all threads of a {whom} reach `{here.text}()` in {self.kernel}\n  {self.thread} waits here"
             way_out = f"no thread may return before `{here.text}()`: put a guard round the work, not a `return`"
-            return self._made(here, Mistake(f"{what}; {self.other} has returned", here.place, way_out, here.trace))
+            return self._at(here, f"{what}; {self.other} has returned", way_out)
         what = f"not all threads of a block reach a barrier in {self.kernel}"
         what += f"\n  {self.thread} waits here; {self.other} went round it and finished"
         name = here.text or "bar_sync"
         way_out = f"every thread of a block has to reach the `{name}()`: take it out of the branch or loop"
-        return self._made(here, Mistake(what, here.place, way_out, here.trace))
+        return self._at(here, what, way_out)
 
     def _short(self) -> KernelFault:
         here, there = self._site_of(self.record.thread), self._site_of(self.record.other)
@@ -132,29 +137,20 @@ class _Teller:
         )
         way_out = "count all warps that come to it, those of `named_bar_arrive` too"
         if there is here:
-            return self._made(here, Mistake(what, here.place, way_out, here.trace))
-        return self._made(
-            here,
-            Mistake(what, here.place, trace=here.trace),
-            Mistake(f"{self.other} waits here", there.place, way_out, there.trace),
-        )
+            return self._at(here, what, way_out)
+        return self._between(here, what, there, self.other, way_out)
 
-    def _apart(self, other: Dim3) -> KernelFault:
+    def _apart(self) -> KernelFault:
         """Blocks that wait for each other: `site` and `other` of the record are where the two are."""
-        here = self.program.sites[self.record.site]
+        here, other = self.program.sites[self.record.site], _position(self.record.index, self.grid)
         whom = "blocks of one cluster" if here.kind == "cluster" else "blocks of the grid"
         what = f"{whom} wait at different places in {self.kernel}\n  block {self.facts['block']} waits here"
         way_out = f"every thread of every one has to reach the same `{here.text}()`"
         if self.record.other <= 0:
             what = f"`{here.text}()` can never be completed in {self.kernel}\n  block {self.facts['block']} waits here"
-            mistake = Mistake(f"{what}; block {other} has returned", here.place, way_out, here.trace)
-            return self._made(here, mistake)
+            return self._at(here, f"{what}; block {other} has returned", way_out)
         there = self.program.sites[self.record.other]
-        return self._made(
-            here,
-            Mistake(what, here.place, trace=here.trace),
-            Mistake(f"block {other} waits here", there.place, way_out, there.trace),
-        )
+        return self._between(here, what, there, f"block {other}", way_out)
 
     def _stuck(self) -> KernelFault:
         thread, other = self.record.thread, self.record.other
@@ -165,22 +161,18 @@ class _Teller:
         if not mask >> lane & 1:
             way_out = "a lane that takes part has its own bit set in the mask"
             what += f" waits here for {whom}, of which it is none"
-            return self._made(here, Mistake(what, here.place, way_out, here.trace))
+            return self._at(here, what, way_out)
         what += f" waits here for {whom}"
         if there is here:
             way_out = "all lanes of a mask have to name the same mask"
             its = lanes(self.record.word(abi.MASK, other) & 0xFFFFFFFF)
             what += f"; {self.other} (lane {other % 32}) waits here for lanes {its}"
-            return self._made(here, Mistake(what, here.place, way_out, here.trace))
+            return self._at(here, what, way_out)
         name = here.text
         way_out = f"all lanes have to reach the same `{name}(…)`: take it out of the branch"
         if _group(here) is None:
             way_out += ", or name those that do: `mask=`"
-        return self._made(
-            here,
-            Mistake(what, here.place, trace=here.trace),
-            Mistake(f"{self.other} (lane {other % 32}) waits here", there.place, way_out, there.trace),
-        )
+        return self._between(here, what, there, f"{self.other} (lane {other % 32})", way_out)
 
 
 def _group(site: Site) -> str | None:
