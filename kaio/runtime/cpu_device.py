@@ -105,15 +105,20 @@ class CpuDevice(Device):
         """Load the native code of a host program, once."""
         found = self._loaded.get(id(program))
         if found is None:
-            from kaio.runtime.host_kernel import HostKernel
-
             with self._lock:
-                found = self._loaded.get(id(program)) or CpuLoaded(program, HostKernel(program))
-                if program.prints and id(program) not in self._loaded:
-                    self._ring = self._ring or _print_ring()
-                    found.kernel.print_to(self._ring)
-                self._loaded[id(program)] = found
+                found = self._loaded.get(id(program)) or self._load(program)
         return found
+
+    def _load(self, program: Any) -> CpuLoaded:
+        """The same, of one that is not loaded. The lock is held."""
+        from kaio.runtime.host_kernel import HostKernel
+
+        loaded = CpuLoaded(program, HostKernel(program))
+        if program.prints:
+            self._ring = self._ring or _print_ring()
+            loaded.kernel.print_to(self._ring)
+        self._loaded[id(program)] = loaded
+        return loaded
 
     def stream(self, priority: int = 0) -> Stream:
         """A new stream. Priorities are not known here."""
