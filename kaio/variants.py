@@ -16,7 +16,7 @@ from kaio.dtypes import DType
 from kaio.errors import CompileError, DeviceNotFoundError, LaunchError, UnsupportedFeatureError, is_message
 from kaio.launch.arguments import Parameters
 from kaio.launch.call import Call
-from kaio.record_classes import is_record
+from kaio.record_classes import is_record, names_of
 from kaio.runtime import Device
 from kaio.runtime.stream import Loaded
 
@@ -142,8 +142,8 @@ def same_value(one: Any, two: Any) -> bool:
         return bool(one.hex() == two.hex())
     if isinstance(one, bool | int | str | bytes | np.dtype):
         return bool(one == two)
-    if is_record(type(one)) and not isinstance(one, tuple):
-        return all(same_value(getattr(one, name), getattr(two, name)) for name in type(one).__dataclass_fields__)
+    if is_record(type(one)):
+        return all(same_value(getattr(one, name), getattr(two, name)) for name in names_of(type(one)))
     if isinstance(one, tuple):
         return len(one) == len(two) and all(map(same_value, one, two))
     if isinstance(one, np.ndarray | np.generic):

@@ -6,6 +6,7 @@ import pickle
 import pydoc
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import InitVar, dataclass
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -454,6 +455,12 @@ def test_a_bound_launch_does_not_look_again(cpu, monkeypatch) -> None:
     assert x.to_host()[0] == 1.0
 
 
+@dataclass(frozen=True)
+class Gain:
+    value: float
+    unit: InitVar[int]  # no value has it
+
+
 @pytest.mark.parametrize(
     ("one", "two", "same"),
     [
@@ -472,6 +479,8 @@ def test_a_bound_launch_does_not_look_again(cpu, monkeypatch) -> None:
         (np.zeros((2, 3)), np.zeros((3, 2)), False),
         ([1], [1], False),
         (f32, f32, True),
+        (Gain(2.0, 1), Gain(2.0, 2), True),
+        (Gain(2.0, 1), Gain(3.0, 1), False),
         (lambda: 1, lambda: 1, False),
     ],
 )
