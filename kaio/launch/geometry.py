@@ -11,8 +11,8 @@ from kaio.errors import LaunchError, is_message
 from kaio.runtime.limits import Limits
 
 __all__ = [
-    "Dims", "check_limits", "check_rank", "check_registers", "cover", "default_block", "read_dims", "read_shape",
-    "three",
+    "Dims", "check_limits", "check_rank", "check_registers", "cover", "default_block", "is_whole_number", "read_dims",
+    "read_shape", "three",
 ]  # fmt: skip
 
 __tracebackhide__ = is_message
@@ -48,9 +48,14 @@ def read_dims(kernel: str, label: str, values: tuple[Any, ...]) -> tuple[int, ..
     return tuple(_whole_number(kernel, label, value, values, least=0 if label == "grid" else 1) for value in values)
 
 
+def is_whole_number(value: Any) -> bool:
+    """Whether this is an integer of Python or NumPy, and no bool."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def _whole_number(kernel: str, label: str, value: Any, among: tuple[Any, ...], least: int) -> int:
     got = f"{value!r} in {among!r}" if len(among) > 1 else repr(value)
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+    if not is_whole_number(value):
         raise LaunchError(
             f"`{label}` of kernel `{kernel}` takes whole numbers (got {got})", help=_way_out(label, value)
         )

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kaio.errors import LaunchError, is_message
+from kaio.launch.geometry import is_whole_number
 from kaio.program import CudaProgram, Program, aligned
 from kaio.runtime.limits import Limits
 
@@ -28,7 +29,7 @@ def read_counts(kernel: str, counts: Mapping[str, Any]) -> dict[str, int]:
     """The elements of each dynamic array, as given to `shared`: whole numbers from 0, or LaunchError."""
     found: dict[str, int] = {}
     for name, count in counts.items():
-        if isinstance(count, bool | np.bool_) or not isinstance(count, int | np.integer):
+        if not is_whole_number(count):
             is_float = isinstance(count, float | np.floating)
             raise LaunchError(
                 f"`shared({name}=…)` of kernel `{kernel}` counts elements, a whole number (got {count!r})",

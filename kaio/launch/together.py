@@ -5,9 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from kaio.errors import LaunchError, UnsupportedFeatureError, is_message
+from kaio.launch.geometry import is_whole_number, three
 from kaio.runtime import Device
 from kaio.runtime.stream import Dims, Together
 
@@ -29,14 +28,12 @@ def read_cooperative(value: Any) -> bool:
 def read_cluster(kernel: str, value: Any) -> Dims:
     """The option `cluster`: one to three numbers of blocks, x first."""
     sizes = tuple(value) if isinstance(value, tuple | list) else (value,)
-    if not 1 <= len(sizes) <= 3 or not all(
-        isinstance(size, int | np.integer) and not isinstance(size, bool) and size >= 1 for size in sizes
-    ):
+    if not 1 <= len(sizes) <= 3 or not all(is_whole_number(size) and size >= 1 for size in sizes):
         raise LaunchError(
             f"`options(cluster=…)` of kernel `{kernel}` takes 1 to 3 numbers of blocks, x first (got {value!r})",
             help="for example `.options(cluster=(2, 1, 1))`",
         )
-    x, y, z = (*map(int, sizes), 1, 1)[:3]
+    x, y, z = three(tuple(map(int, sizes)))
     if x * y * z > _MOST_BLOCKS:
         raise LaunchError(f"a cluster of kernel `{kernel}` has {x * y * z} blocks; {_MOST_BLOCKS} is the most")
     return x, y, z
