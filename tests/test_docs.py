@@ -86,12 +86,17 @@ def functions_table() -> str:
     rounded = [name for name in own if re.fullmatch(r"\w+_r[nzud]", name)]
     plain = sorted(named.keys() - rounded, key=lambda name: (name.rpartition(".")[0], name))
     lines = ["| function | gives |", "| --- | --- |"]
-    lines += [f"| `{name}` | {' '.join(named[name].doc.split())} |" for name in plain]
+    lines += [f"| `{name}` | {_cell(named[name].doc)} |" for name in plain]
     for name in (name for name in rounded if name.endswith("_rn")):
         names = " ".join(f"`{name[:-1]}{mode}`" for mode in "nzud")
         what = named[name].doc.partition(",")[0]
         lines.append(f"| {names} | {what}, rounded to the nearest, towards zero, up and down. |")
     return "\n".join(lines)
+
+
+def _cell(doc: str) -> str:
+    """A doc in a cell of a table, which a bar would end."""
+    return " ".join(doc.split()).replace("|", r"\|")
 
 
 def is_of_numbers(value: object) -> bool:
