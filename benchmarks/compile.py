@@ -13,6 +13,7 @@ import linecache
 import statistics
 from collections.abc import Callable
 from itertools import count
+from types import CodeType
 from typing import Any
 
 from harness import Report, Samples, compare, fresh_process, ratio, timed
@@ -76,12 +77,17 @@ print((time.perf_counter() - {since}) * 1e3)
 _numbers = count()
 
 
-def fresh(source: str) -> dict[str, Any]:
-    """The names of `source`, run as a file of its own, whose text tracebacks and kaio can read."""
+def parsed(source: str) -> tuple[CodeType, dict[str, Any]]:
+    """The code of `source` as a file of its own, whose text tracebacks and kaio can read, and its first names."""
     name = f"<benchmark {next(_numbers)}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    space: dict[str, Any] = {"__name__": name}
-    exec(compile(source, name, "exec", dont_inherit=True), space)
+    return compile(source, name, "exec", dont_inherit=True), {"__name__": name}
+
+
+def fresh(source: str) -> dict[str, Any]:
+    """The names of `source`, run as a file of its own."""
+    code, space = parsed(source)
+    exec(code, space)
     return space
 
 
@@ -115,11 +121,9 @@ def defined_and_compiled(source: str, name: str, work: str) -> Callable[[], floa
     """Milliseconds to define and compile the kernel of a text, with its decorators and checks."""
 
     def one() -> float:
-        file = f"<benchmark {next(_numbers)}>"
-        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-        space: dict[str, Any] = {"__name__": file}
-        code = compile(source, file, "exec", dont_inherit=True), compile(work.format(name=name), "<work>", "eval")
-        return timed(lambda: (exec(code[0], space), eval(code[1], space)), unit="ms")
+        code, space = parsed(source)
+        call = compile(work.format(name=name), "<work>", "eval")
+        return timed(lambda: (exec(code, space), eval(call, space)), unit="ms")
 
     return one
 

@@ -57,7 +57,7 @@ def _lgamma(x: Number) -> Number:
 def _power(x: Number, y: Number) -> Number:
     if x == 0:
         return mp.mpf(y == 0) if y >= 0 else mp.inf
-    if y == mp.floor(y) and abs(y) < 2**60 and x != 0:
+    if y == mp.floor(y) and abs(y) < 2**60:
         sign = -1 if x < 0 and int(y) % 2 else 1
         return sign * mp.power(abs(x), y)
     return mp.power(x, y)
@@ -323,12 +323,7 @@ def error_in_ulp(got: float, value: Number | None, dtype: Any, smallest: float =
     beyond = mp.mpf(2) ** int(info.maxexp)
     if mp.isinf(value):
         return 0.0 if math.isinf(got) else math.inf
-    if math.isinf(got):
-        given = beyond if got > 0 else -beyond
-        value = max(min(value, beyond), -beyond)
-    else:
-        given = mp.mpf(got)
-        value = max(min(value, beyond), -beyond)
+    given, value = (max(min(number, beyond), -beyond) for number in (mp.mpf(got), value))
     with mp.workprec(200):
         lowest = int(info.minexp) - int(info.nmant)
         size = max(abs(value), mp.mpf(smallest))
