@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import complex_calls, stores, tuples, vectors  # noqa: F401 - tuples adds operators
 from kaio.dsl.complexes import ComplexType
-from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved
+from kaio.dsl.intrinsic import Intrinsic, Resolved, standard
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import INDEX64, ArrayType, BufferType, Type, Weak, show
 from kaio.dtypes import DType, bool_, f32, i32, i64
@@ -66,8 +66,9 @@ def _given(e: Emitter, call: TypedCall, value: Any) -> Any:
 def _one(value: Any, /) -> None: ...
 
 
-def _python_cast(name: str, dtype: DType, example: str, ptx: str) -> Intrinsic:
+def _python_cast(python: type, dtype: DType, example: str, ptx: str) -> None:
     """`int`, `float` and `bool` of Python: a literal stays weak."""
+    name = python.__name__
 
     def typing(value: Type) -> Resolved:
         if dtype is bool_ and not isinstance(value, DType | Weak):
@@ -97,9 +98,9 @@ def _python_cast(name: str, dtype: DType, example: str, ptx: str) -> Intrinsic:
         return e.convert(value, source, dtype)
 
     doc = f"Python's `{name}`: {dtype.name}."
-    return Intrinsic(name, typing, emit, doc=doc, signature=inspect.signature(_one), example=example, ptx=ptx)
+    standard(python, typing, emit, _one, doc, example=example, ptx=ptx)
 
 
-STANDARD[builtins.int] = _python_cast("int", i32, "counts[i] = int(x[i] * 9)", "cvt.rzi.s32.f32")
-STANDARD[builtins.float] = _python_cast("float", f32, "out[i] = float(n[i])", "cvt.rn.f32.s32")
-STANDARD[builtins.bool] = _python_cast("bool", bool_, "counts[i] = 1 if bool(n[i]) else 2", "setp")  # type: ignore[arg-type]
+_python_cast(builtins.int, i32, "counts[i] = int(x[i] * 9)", "cvt.rzi.s32.f32")
+_python_cast(builtins.float, f32, "out[i] = float(n[i])", "cvt.rn.f32.s32")
+_python_cast(builtins.bool, bool_, "counts[i] = 1 if bool(n[i]) else 2", "setp")  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import complexes, literals, places, rules, stores
 from kaio.dsl.complexes import ComplexType, complex_of, complex_type
-from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved
+from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved, standard
 from kaio.dsl.overloads import METHODS, OVERLOADS
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import BOOL, TupleType, Type, Weak, show
@@ -74,12 +74,12 @@ def _complex_typing(real: Type, *imag: Type) -> Resolved:
     return Resolved((made.items[0],) * (1 + len(imag)), made)
 
 
-STANDARD[builtins.complex] = Intrinsic(
-    "complex",
+standard(
+    builtins.complex,
     _complex_typing,
     _pair,
-    doc="Python's `complex`: of two parts, c128 where one is f64, else c64.",
-    signature=inspect.signature(_casted),
+    _casted,
+    "Python's `complex`: of two parts, c128 where one is f64, else c64.",
     example="z = complex(x[i], y[i]) * 2j\nout[i] = z.imag",
     ptx="fma.rn.f32",
 )
@@ -136,22 +136,24 @@ _DOCS = {
     "tanh": "The hyperbolic tangent.",
 }
 for _name, _doc in _DOCS.items():
-    STANDARD[getattr(cmath, _name)] = Intrinsic(
-        f"cmath.{_name}",
+    standard(
+        getattr(cmath, _name),
         _typing(_name, "complex"),
         _function(_name),
-        doc=_doc,
-        signature=inspect.signature(_value),
+        _value,
+        _doc,
+        name=f"cmath.{_name}",
         example=_EXAMPLE.format(_name),
         ptx="sqrt.rn.f32" if _name == "sqrt" else "fma.rn.f32",
         same_bits=_name in ("log", "log10", "sqrt"),
     )
-STANDARD[cmath.phase] = Intrinsic(
-    "cmath.phase",
+standard(
+    cmath.phase,
     _typing("phase", "real"),
     _function("phase"),
-    doc="The angle from the positive real axis, -pi to pi.",
-    signature=inspect.signature(_value),
+    _value,
+    "The angle from the positive real axis, -pi to pi.",
+    name="cmath.phase",
     example=_REAL_EXAMPLE.format("phase"),
     ptx="fma.rn.f32",
 )
@@ -161,12 +163,13 @@ def _polar(e: Emitter, call: TypedCall, z: Any) -> Any:
     return _absolute(e, call, z), _function("phase")(e, call, z)
 
 
-STANDARD[cmath.polar] = Intrinsic(
-    "cmath.polar",
+standard(
+    cmath.polar,
     _typing("polar", "pair"),
     _polar,
-    doc="Magnitude and angle: `r, phi = cmath.polar(z)`.",
-    signature=inspect.signature(_value),
+    _value,
+    "Magnitude and angle: `r, phi = cmath.polar(z)`.",
+    name="cmath.polar",
     example="r, phi = cmath.polar(complex(x[i], y[i]))\nout[i] = r\nwide[i] = phi",
     ptx="sqrt.rn.f32",
 )
@@ -188,12 +191,13 @@ def _rect(e: Emitter, call: TypedCall, radius: Any, angle: Any) -> Any:
     return complex_functions.rect(e, radius, angle, part_of(call.result))
 
 
-STANDARD[cmath.rect] = Intrinsic(
-    "cmath.rect",
+standard(
+    cmath.rect,
     _rect_typing,
     _rect,
-    doc="The complex number of that magnitude and angle.",
-    signature=inspect.signature(_polar_of),
+    _polar_of,
+    "The complex number of that magnitude and angle.",
+    name="cmath.rect",
     example="z = cmath.rect(x[i], y[i])\nout[i] = z.real\nwide[i] = z.imag",
     ptx="mul.rn.f32",
     same_bits=False,
@@ -219,12 +223,13 @@ for _name, _combine, _doc in (
     ("isinf", "or_", "Whether a part is an infinity."),
     ("isfinite", "and_", "Whether both parts are finite."),
 ):
-    STANDARD[getattr(cmath, _name)] = Intrinsic(
-        f"cmath.{_name}",
+    standard(
+        getattr(cmath, _name),
         _typing(_name, "bool"),
         _parts_are(_name, _combine),
-        doc=_doc,
-        signature=inspect.signature(_value),
+        _value,
+        _doc,
+        name=f"cmath.{_name}",
         example=_PREDICATE_EXAMPLE.format("y" if _name == "isnan" else "x", _name),
         ptx="setp",
     )

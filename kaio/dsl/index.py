@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import builtins
-import inspect
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from kaio.dsl import literals, rules
 from kaio.dsl.casts import number
-from kaio.dsl.intrinsic import STANDARD, Intrinsic, Namespace, Resolved, intrinsic
+from kaio.dsl.intrinsic import Namespace, Resolved, intrinsic, standard
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import INDEX64, RangeType, TupleType, Type, Weak, show
 from kaio.dtypes import DType, i32
@@ -101,16 +100,15 @@ def _range_emit(e: Emitter, call: TypedCall, *bounds: Any) -> Any:
     return make_range(e, call.result, list(bounds))
 
 
-def _range(start: int, stop: int = 0, step: int = 1, /) -> None:
-    """Python's `range`, for `for` loops; the loop variable has the bounds' common type, never narrower than i32."""
+def _range(start: int, stop: int = 0, step: int = 1, /) -> None: ...
 
 
-STANDARD[builtins.range] = Intrinsic(
-    "range",
+standard(
+    builtins.range,
     _range_typing,
     _range_emit,
-    doc=_range.__doc__ or "",
-    signature=inspect.signature(_range),
+    _range,
+    "Python's `range`, for `for` loops; the loop variable has the bounds' common type, never narrower than i32.",
     example="for k in range(1, n[i]):\n    counts[i] += k",
     ptx="setp.lt.s32",
 )

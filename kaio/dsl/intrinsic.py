@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from kaio.dsl.values import Type
 from kaio.errors import KaioError, is_message
 
-__all__ = ["STANDARD", "Body", "Intrinsic", "Namespace", "Resolved", "in_place", "intrinsic", "primitive"]
+__all__ = ["STANDARD", "Body", "Intrinsic", "Namespace", "Resolved", "in_place", "intrinsic", "primitive", "standard"]
 
 __tracebackhide__ = is_message
 
@@ -172,6 +172,33 @@ def intrinsic(
             STANDARD[python] = made
         return made  # type: ignore[return-value]
 
+    return record
+
+
+def standard(
+    python: Any,
+    typing: Callable[..., Resolved],
+    emit: Rule,
+    like: Callable[..., None],
+    doc: str,
+    *,
+    name: str = "",
+    example: str = "",
+    ptx: str = "",
+    same_bits: bool = True,
+) -> Intrinsic:
+    """Make the record of one of Python's own functions, with the signature of `like`; `name` where it has another."""
+    record = Intrinsic(
+        name or python.__name__,
+        typing,
+        emit,
+        doc=doc,
+        signature=inspect.signature(like),
+        example=example,
+        ptx=ptx,
+        same_bits=same_bits,
+    )
+    STANDARD[python] = record
     return record
 
 

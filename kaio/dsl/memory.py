@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import inspect
 import keyword
 import math
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from kaio.dsl import literals
-from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved, intrinsic
+from kaio.dsl.intrinsic import Resolved, intrinsic, standard
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.types import In, InOut
 from kaio.dsl.values import (
@@ -227,16 +226,15 @@ def _len_emit(e: Emitter, call: TypedCall, value: Any) -> Any:
     return None if isinstance(call.result, Weak) else value.sizes[0]
 
 
-def _len(value: Any, /) -> None:
-    """Python's `len`: the size of the first axis of a buffer or array, or the length of a tuple."""
+def _len(value: Any, /) -> None: ...
 
 
-STANDARD[builtins.len] = Intrinsic(
-    "len",
+standard(
+    builtins.len,
     _len_typing,
     _len_emit,
-    doc=_len.__doc__ or "",
-    signature=inspect.signature(_len),
+    _len,
+    "Python's `len`: the size of the first axis of a buffer or array, or the length of a tuple.",
     example="counts[i] = len(x) + len((1, 2))",
     ptx="ld.param.u32",
 )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import builtins
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import literals
 from kaio.dsl.complexes import ComplexType, complex_type
-from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved
+from kaio.dsl.intrinsic import Resolved, standard
 from kaio.dsl.records import RecordType
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import (
@@ -189,14 +188,12 @@ def _numbers(value: Any, type_: Type) -> Iterator[Any]:
         yield value
 
 
-def _print(*values: Any, sep: Any = None, end: Any = None) -> None:
-    """Python's `print`: numbers, tuples, texts and f-strings, with `sep` and `end`.
-
-    Lines appear in `sys.stdout` when the launch is waited for.
-    """
+def _print(*values: Any, sep: Any = None, end: Any = None) -> None: ...
 
 
-STANDARD[builtins.print] = Intrinsic(
-    "print", _typing, _emit, doc=inspect.getdoc(_print) or "", signature=inspect.signature(_print),
+standard(
+    builtins.print, _typing, _emit, _print,
+    "Python's `print`: numbers, tuples, texts and f-strings, with `sep` and `end`.\n\n"
+    "Lines appear in `sys.stdout` when the launch is waited for.",
     example='out[i] = x[i]\nif i == 3:\n    print("at", i, x[i], f"{d[i]:.3f}")', ptx="kaio_print",
 )  # fmt: skip

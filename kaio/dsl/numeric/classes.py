@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import primitives
-from kaio.dsl.intrinsic import Resolved, intrinsic
-from kaio.dsl.numeric.operands import common_type, floats, one, operand_type, predicate, result_type, standard, two
+from kaio.dsl.intrinsic import Resolved, intrinsic, standard
+from kaio.dsl.numeric.operands import common_type, floats, one, operand_type, predicate, result_type, two
 from kaio.dsl.values import Type
 from kaio.dtypes import bool_, f32
 

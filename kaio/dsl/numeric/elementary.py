@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import primitives
-from kaio.dsl.intrinsic import Resolved, intrinsic
+from kaio.dsl.intrinsic import Resolved, intrinsic, standard
 from kaio.dsl.numeric.operands import (
     floats,
     from_library,
@@ -16,7 +16,6 @@ from kaio.dsl.numeric.operands import (
     operand_type,
     result_type,
     split,
-    standard,
     two,
 )
 from kaio.dsl.values import Type, Weak

@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import primitives
-from kaio.dsl.intrinsic import Resolved, intrinsic
-from kaio.dsl.numeric.operands import Typing, integers, one, result_type, standard
+from kaio.dsl.intrinsic import Resolved, intrinsic, standard
+from kaio.dsl.numeric.operands import Typing, integers, one, result_type
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Type, Weak
 from kaio.dtypes import DType, f64, u32, u64

@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import primitives
-from kaio.dsl.intrinsic import Resolved
-from kaio.dsl.numeric.operands import floats, from_library, result_type, standard
+from kaio.dsl.intrinsic import Resolved, standard
+from kaio.dsl.numeric.operands import floats, from_library, result_type
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Type
 

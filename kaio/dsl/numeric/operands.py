@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kaio.dsl import literals, primitives, rules
 from kaio.dsl.casts import number
-from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved, Rule, intrinsic
+from kaio.dsl.intrinsic import Resolved, Rule, intrinsic
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Scalar, TupleType, Type, Weak, show
 from kaio.dtypes import DType, bool_, f32
@@ -28,7 +28,6 @@ __all__ = [
     "predicate",
     "result_type",
     "split",
-    "standard",
     "two",
 ]
 
@@ -153,36 +152,10 @@ def from_library(ptx: str, *, called: str = "", example: str = "", same_bits: bo
     return record
 
 
-# ---------------------------------------------------------------------- records of Python's own functions
+# ---------------------------------------------------------------------- signatures of Python's own functions
 def one(value: Any, /) -> None:
     """A signature."""
 
 
 def two(x: Any, y: Any, /) -> None:
     """A signature."""
-
-
-def standard(
-    python: Any,
-    typing: Typing,
-    emit: Rule,
-    like: Callable[..., None],
-    doc: str,
-    *,
-    example: str = "",
-    ptx: str = "",
-    same_bits: bool = True,
-) -> Intrinsic:
-    """Make the record of one of Python's own functions, with the signature of `like`."""
-    record = Intrinsic(
-        python.__name__,
-        typing,
-        emit,
-        doc=doc,
-        signature=inspect.signature(like),
-        example=example,
-        ptx=ptx,
-        same_bits=same_bits,
-    )
-    STANDARD[python] = record
-    return record

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import primitives
 from kaio.dsl.casts import integer, number
-from kaio.dsl.intrinsic import Resolved, intrinsic
-from kaio.dsl.numeric.operands import floats, from_library, one, operand_type, result_type, standard, two
+from kaio.dsl.intrinsic import Resolved, intrinsic, standard
+from kaio.dsl.numeric.operands import floats, from_library, one, operand_type, result_type, two
 from kaio.dsl.numeric.operands import split as split_typing
 from kaio.dsl.values import Type, Weak
 from kaio.dtypes import i32

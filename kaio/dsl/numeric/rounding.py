@@ -7,8 +7,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import primitives
-from kaio.dsl.intrinsic import Intrinsic, intrinsic
-from kaio.dsl.numeric.operands import floats, one, result_type, standard
+from kaio.dsl.intrinsic import Intrinsic, intrinsic, standard
+from kaio.dsl.numeric.operands import floats, one, result_type
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter

@@ -7,8 +7,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import primitives
-from kaio.dsl.intrinsic import Intrinsic, Resolved, intrinsic
-from kaio.dsl.numeric.operands import Typing, floats, library, numbers, one, result_type, standard
+from kaio.dsl.intrinsic import Intrinsic, Resolved, intrinsic, standard
+from kaio.dsl.numeric.operands import Typing, floats, library, numbers, one, result_type
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Type
 from kaio.dtypes import DType

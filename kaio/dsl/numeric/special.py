@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import primitives
 from kaio.dsl.casts import integer, number
-from kaio.dsl.intrinsic import Resolved, intrinsic
-from kaio.dsl.numeric.operands import floats, from_library, library, one, result_type, standard
+from kaio.dsl.intrinsic import Resolved, intrinsic, standard
+from kaio.dsl.numeric.operands import floats, from_library, library, one, result_type
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Type, show
 from kaio.dtypes import DType, i32
