@@ -9,7 +9,7 @@ from kaio.dsl.intrinsic import Resolved, intrinsic
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import BOOL, Compound, EnumType, TupleType, Type, show
 from kaio.dsl.vectors import VectorType
-from kaio.dsl.warp import cuda_mask, exchanged_type, host_mask, mask_type
+from kaio.dsl.warp import cuda_mask, exchanged_type, host_mask, mask_operand
 from kaio.dtypes import DType, u32
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _vote_typing(name: str, result: DType) -> Callable[..., Resolved]:
             raise RuleError(
                 f"`{name}` takes a bool, not {show(predicate)}", "compare it, for example with `!= 0`"
             )  # fmt: skip
-        return Resolved((BOOL, *(() if mask is None else (mask_type(name, mask),))), result)
+        return Resolved((BOOL, *mask_operand(name, mask)), result)
 
     return typing
 
@@ -115,7 +115,7 @@ def _match_typing(name: str, result: Type) -> Callable[..., Resolved]:
         exchanged = exchanged_type(name, value)
         if _bits_of(exchanged) > 64:
             raise RuleError(f"`{name}` compares up to 64 bits, and {show(exchanged)} has more", "match its parts")
-        return Resolved((exchanged, *(() if mask is None else (mask_type(name, mask),))), result)
+        return Resolved((exchanged, *mask_operand(name, mask)), result)
 
     return typing
 

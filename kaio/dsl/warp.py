@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = [
-    "cuda_mask", "exchanged_type", "host_mask", "lane_id", "mask_type", "shfl_sync_bfly", "shfl_sync_down",
-    "shfl_sync_idx", "shfl_sync_up", "syncwarp", "warp_id",
+    "cuda_mask", "exchanged_type", "host_mask", "lane_id", "mask_operand", "shfl_sync_bfly", "shfl_sync_down",
+    "shfl_sync_idx", "shfl_sync_up", "shuffled", "syncwarp", "warp_id",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -57,16 +57,18 @@ def warp_id() -> int:
 
 
 # ---------------------------------------------------------------------- masks
-def mask_type(name: str, mask: Type) -> Type:
-    """The operand type of a mask of lanes: u32, or NONE where it is None."""
+def mask_operand(name: str, mask: Type | None) -> tuple[Type, ...]:
+    """The operand that a mask of lanes is: a u32, NONE where it is None, and none at all where it is not given."""
+    if mask is None:
+        return ()
     if mask == NONE:
-        return NONE
+        return (NONE,)
     if isinstance(mask, Weak) and mask.kind == "i" and all(0 <= int(v) <= _EVERY for v in mask.values):
         if any(v == 0 for v in mask.values):
             raise RuleError(f"the mask of `{name}` is 0: no lane takes part", "set the bit of each lane that does")
-        return u32
+        return (u32,)
     if mask in (u32, i32):
-        return u32
+        return (u32,)
     raise RuleError(
         f"the mask of `{name}` is a u32, one bit a lane, not {show(mask)}",
         "cast it with `kaio.u32(...)`, or leave it out: all lanes of the warp",
@@ -78,12 +80,13 @@ def cuda_mask(e: Emitter, call: TypedCall, values: Sequence[Any]) -> Any:
 
     Without one it is every lane: those that the block does not have count as exited.
     """
-    return values[-1] if call.operands and call.operands[-1] is u32 and values else e.const(u32, _EVERY)
+    mask = host_mask(call, values)
+    return e.const(u32, _EVERY) if mask is None else mask
 
 
 def host_mask(call: TypedCall, values: Sequence[Any]) -> Any:
     """The mask as `Target.exchange` takes it; the last of the `values` of a call, if it is given."""
-    return values[-1] if call.operands and call.operands[-1] is u32 and values else None
+    return values[-1] if values and call.operands[-1] is u32 else None
 
 
 def exchanged_type(name: str, value: Type) -> Type:
@@ -102,7 +105,7 @@ def exchanged_type(name: str, value: Type) -> Type:
 
 # ---------------------------------------------------------------------- syncwarp
 def _syncwarp_typing(mask: Type | None = None) -> Resolved:
-    return Resolved(() if mask is None else (mask_type("syncwarp", mask),), NONE)
+    return Resolved(mask_operand("syncwarp", mask), NONE)
 
 
 def _syncwarp_cuda(e: Emitter, call: TypedCall, *mask: Any) -> None:
@@ -162,26 +165,31 @@ def _shuffle_typing(name: str, what: str) -> Callable[..., Resolved]:
         exchanged = exchanged_type(name, value)
         _check_lane(name, what, lane)
         size = 32 if width is None else _check_width(name, width)
-        given = (*((width,) if width is not None else ()), *((mask_type(name, mask),) if mask is not None else ()))
-        return Resolved((exchanged, i32, *given), exchanged, (size,))
+        given = () if width is None else (width,)
+        return Resolved((exchanged, i32, *given, *mask_operand(name, mask)), exchanged, (size,))
 
     return typing
 
 
+def shuffled(e: Emitter, mode: str, mask: Any, word: Any, lane: Any, control: Any) -> Any:
+    """One `shfl.sync` of CUDA: a pair of the i32 of another lane, and an i1 that tells whether there was that lane.
+
+    control: bits 8-12 are the segment mask, bits 0-4 the clamp (PTX ISA, shfl.sync)
+    """
+    from llvmlite import ir as llvm
+
+    given = llvm.LiteralStructType([llvm.IntType(32), llvm.IntType(1)])
+    return e.call("llvm.nvvm.shfl.sync.i32", given, [mask, e.const(i32, _MODES[mode]), word, lane, control])
+
+
 def _shuffle_cuda(mode: str) -> Callable[..., Any]:
     def rule(e: Emitter, call: TypedCall, value: Any, lane: Any, *rest: Any) -> Any:
-        from llvmlite import ir as llvm
-
         from kaio.dsl.compiler.emission.parts import value_from, words_of
 
-        # PTX ISA, shfl.sync: bits 8-12 are the segment mask, bits 0-4 the clamp
+        mask = cuda_mask(e, call, rest)
         control = e.const(i32, (32 - call.static[0]) << 8 | (0 if mode == "up" else 31))
-        given = llvm.LiteralStructType([llvm.IntType(32), llvm.IntType(1)])
-        words = []
-        for word in words_of(e, value, call.result):
-            operands = [cuda_mask(e, call, rest), e.const(i32, _MODES[mode]), word, lane, control]
-            words.append(e.b.extract_value(e.call("llvm.nvvm.shfl.sync.i32", given, operands), 0))
-        return value_from(e, words, call.result)
+        moved = (shuffled(e, mode, mask, word, lane, control) for word in words_of(e, value, call.result))
+        return value_from(e, [e.b.extract_value(pair, 0) for pair in moved], call.result)
 
     return rule
 

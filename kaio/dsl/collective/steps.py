@@ -8,6 +8,7 @@ from kaio.dsl import literals
 from kaio.dsl.intrinsic import Resolved, intrinsic
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import BOOL, NONE, Compound, EnumType, TupleType, Type, Weak, show
+from kaio.dsl.warp import shuffled
 from kaio.dtypes import DType, i32
 
 if TYPE_CHECKING:
@@ -47,17 +48,12 @@ def _moving(mode: str) -> dict[str, Any]:
         return Resolved(operands, given if mode == "idx" else TupleType((given, BOOL)))
 
     def cuda(e: Emitter, call: TypedCall, value: Any, lane: Any, limit: Any = None) -> Any:
-        from llvmlite import ir as llvm
-
         from kaio.dsl.compiler.emission.parts import value_from, words_of
 
-        number = {"idx": 0, "up": 1, "down": 2}[mode]
-        given = llvm.LiteralStructType([llvm.IntType(32), llvm.IntType(1)])
         control = limit if mode == "down" else e.const(i32, 0 if mode == "up" else 31)
         words, is_there = [], e.const(BOOL, True)
         for word in words_of(e, value, call.operands[0]):
-            operands = [e.const(i32, -1), e.const(i32, number), word, lane, control]
-            moved = e.call("llvm.nvvm.shfl.sync.i32", given, operands)
+            moved = shuffled(e, mode, e.const(i32, -1), word, lane, control)
             words.append(e.b.extract_value(moved, 0))
             is_there = e.b.extract_value(moved, 1)
         found = value_from(e, words, call.operands[0])
