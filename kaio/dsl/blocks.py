@@ -23,12 +23,12 @@ T = TypeVar("T")
 _CLUSTERS = "sm_90"
 
 
-def _asm(e: Emitter, result: Any, text: str, constraints: str, operands: list[Any], convergent: bool = False) -> Any:
+def _asm(e: Emitter, result: Any, text: str, constraints: str, operands: list[Any]) -> Any:
+    """Code that does nothing but give its result."""
     from llvmlite import ir as llvm
 
     kind = llvm.FunctionType(result, [operand.type for operand in operands])
-    written = llvm.InlineAsm(kind, text, constraints, side_effect=convergent)
-    return e.b.call(written, operands, attrs=("convergent",) if convergent else ())
+    return e.b.call(llvm.InlineAsm(kind, text, constraints), operands)
 
 
 # ---------------------------------------------------------------------- the grid
@@ -54,6 +54,8 @@ setp.ge.s32 %waits, %now, 0;
 def _grid_cuda(e: Emitter, call: TypedCall) -> None:
     from llvmlite import ir as llvm
 
+    from kaio.dsl.compiler.cuda.assembly import assemble
+
     b, zero = e.b, e.const(i32, 0)
 
     def register(name: str, axis: Any) -> Any:
@@ -69,7 +71,7 @@ def _grid_cuda(e: Emitter, call: TypedCall) -> None:
         others = b.sub(b.mul(b.mul(x, y), z), e.const(i32, 1))
         top = llvm.Constant(llvm.IntType(32), 0x80000000)
         share = b.select(is_first("ctaid"), b.sub(top, others), e.const(i32, 1))
-        _asm(e, e.void, _GRID_BARRIER, "r,~{memory}", [share], convergent=True)
+        assemble(e, _GRID_BARRIER, [], [share], memory=True)
     e.call("llvm.nvvm.barrier0", e.void, [])
 
 
@@ -91,8 +93,10 @@ def grid_sync() -> None:
 
 # ---------------------------------------------------------------------- clusters
 def _cluster_cuda(e: Emitter, call: TypedCall) -> None:
+    from kaio.dsl.compiler.cuda.assembly import assemble
+
     text = "barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;"
-    _asm(e, e.void, text, "~{memory}", [], convergent=True)
+    assemble(e, text, [], [], memory=True)
 
 
 @intrinsic(
@@ -157,12 +161,10 @@ def _shared_typing(array: Type, rank: Type) -> Resolved:
 
 
 def _shared_cuda(e: Emitter, call: TypedCall, array: Any, rank: Any) -> Any:
-    from llvmlite import ir as llvm
-
     own = array.pointer
     generic = e.b.addrspacecast(own, own.type.pointee.as_pointer())
     number = e.b.ptrtoint(generic, e.llvm(i64))
-    there = _asm(e, llvm.IntType(64), "mapa.u64 $0, $1, $2;", "=l,l,r", [number, rank])
+    there = _asm(e, number.type, "mapa.u64 $0, $1, $2;", "=l,l,r", [number, rank])
     return replace(array, pointer=e.b.inttoptr(there, generic.type))
 
 

@@ -121,11 +121,9 @@ def _check_integer(name: str, what: str, value: Type) -> None:
 
 def _named_cuda(instruction: str) -> Callable[..., None]:
     def rule(e: Emitter, call: TypedCall, number: Any, threads: Any) -> None:
-        from llvmlite import ir as llvm
+        from kaio.dsl.compiler.cuda.assembly import assemble
 
-        kind = llvm.FunctionType(e.void, [e.llvm(i32), e.llvm(i32)])
-        text = llvm.InlineAsm(kind, f"{instruction} $0, $1;", "r,r,~{memory}", side_effect=True)
-        e.b.call(text, [number, threads], attrs=("convergent",))
+        assemble(e, f"{instruction} $0, $1;", [], [number, threads], memory=True)
 
     return rule
 

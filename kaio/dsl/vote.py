@@ -200,10 +200,9 @@ def match_all(value: Any, mask: int | None = None) -> tuple[int, bool]:
 
 # ---------------------------------------------------------------------- lanes
 def _active_cuda(e: Emitter, call: TypedCall) -> Any:
-    from llvmlite import ir as llvm
+    from kaio.dsl.compiler.cuda.assembly import assemble
 
-    kind = llvm.FunctionType(e.llvm(u32), [])
-    return e.b.call(llvm.InlineAsm(kind, "activemask.b32 $0;", "=r", side_effect=True), [], attrs=("convergent",))
+    return assemble(e, "activemask.b32 $0;", [e.llvm(u32)], [], volatile=True)[0]
 
 
 def _active_host(e: Emitter, call: TypedCall) -> Any:

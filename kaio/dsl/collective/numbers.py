@@ -64,7 +64,8 @@ _IDENTITIES: dict[str, Callable[[DType], int | float]] = {
 }
 
 
-def _identity_typing(value: Type, name: Type) -> Resolved:
+def _by_name(value: Type, name: Type) -> Resolved:
+    """A value of its own type, of the operation of that name."""
     assert isinstance(name, ObjectType)
     return Resolved((value, name), value, (name.value,))
 
@@ -80,7 +81,7 @@ def _identity(e: Emitter, call: TypedCall, *_: Any) -> Any:
     return e.const(call.result, find(call.result))
 
 
-@intrinsic(_identity_typing, emit=_identity)
+@intrinsic(_by_name, emit=_identity)
 def identity(value: Any, name: str) -> Any:
     """The number of that type which changes no other in `sum`, `prod`, `min`, `max`, `and`, `or` and `xor`."""
 
@@ -125,11 +126,6 @@ def _has_redux(dtype: Type, name: str) -> bool:
     return isinstance(dtype, DType) and not dtype.is_float and dtype.bits <= 32 and name in _REDUX
 
 
-def _redux_typing(value: Type, name: Type) -> Resolved:
-    assert isinstance(name, ObjectType)
-    return Resolved((value, name), value, (name.value,))
-
-
 def _by_redux_cuda(e: Emitter, call: TypedCall, *_: Any) -> Any:
     return e.const(BOOL, e.target.has("sm_80") and _has_redux(call.operands[0], call.static[0]))
 
@@ -146,19 +142,16 @@ def by_redux(value: Any, name: str) -> bool:
 
 def _redux_cuda(e: Emitter, call: TypedCall, value: Any, _: Any) -> Any:
     """`redux.sync` of PTX (sm_80) on 32 bits; a narrower integer is widened, which changes no result of its width."""
-    from llvmlite import ir as llvm
+    from kaio.dsl.compiler.cuda.assembly import assemble
 
-    dtype, word = call.operands[0], llvm.IntType(32)
+    dtype, word = call.operands[0], e.integer(32)
     assert isinstance(dtype, DType)
     if value.type != word:
         value = (e.b.sext if dtype.kind == "i" else e.b.zext)(value, word)
     name = _REDUX[call.static[0]]
     suffix = "b32" if name in ("and", "or", "xor") else "s32" if dtype.kind == "i" else "u32"
-    code = llvm.InlineAsm(
-        llvm.FunctionType(word, [word, word]), f"redux.sync.{name}.{suffix} $0, $1, $2;", "=r,r,r", side_effect=True
-    )
-    # An ordinary call of inline assembly may be duplicated into both sides of a branch; this one may not.
-    found = e.b.call(code, [value, e.const(i32, -1)], attrs=("convergent",))
+    text = f"redux.sync.{name}.{suffix} $0, $1, $2;"
+    (found,) = assemble(e, text, [word], [value, e.const(i32, -1)], volatile=True)
     return e.b.trunc(found, e.llvm(dtype)) if e.llvm(dtype) != word else found
 
 
@@ -166,6 +159,6 @@ def _no_redux(e: Emitter, call: TypedCall, *_: Any) -> Any:
     raise NotImplementedError("`by_redux` is false on the host")
 
 
-@intrinsic(_redux_typing, cuda=_redux_cuda, host=_no_redux)
+@intrinsic(_by_name, cuda=_redux_cuda, host=_no_redux)
 def redux(value: Any, name: str) -> Any:
     """A fold of all lanes of the warp by one instruction."""
