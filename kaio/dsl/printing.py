@@ -170,13 +170,14 @@ def _joined(parts: list[str | Printed]) -> tuple[str | Printed, ...]:
 
 # ---------------------------------------------------------------------- code
 def _emit(e: Emitter, call: TypedCall, *values: Any) -> None:
-    from kaio.dsl.compiler.emission.print_ring import as_words, emit_line
+    from kaio.dsl.compiler.emission.print_ring import emit_line
+    from kaio.dsl.compiler.emission.words import to_words
 
     number = e.target.number_line(e, call.static[0])
     if number is None:
         return
     numbers = [n for value, type_ in zip(values, call.operands, strict=True) for n in _numbers(value, type_)]
-    emit_line(e, number, [word for n in numbers for word in as_words(e.b, n)])
+    emit_line(e, number, [word for n in numbers for word in to_words(e.b, n)])
 
 
 def _numbers(value: Any, type_: Type) -> Iterator[Any]:

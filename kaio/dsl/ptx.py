@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Never
 
 from kaio.dsl import stores
 from kaio.dsl.function import Func
-from kaio.dsl.intrinsic import Body, Intrinsic, Resolved
+from kaio.dsl.intrinsic import Body, Intrinsic, Resolved, in_place
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.types import BufferAnnotation
 from kaio.dsl.values import NONE, ArrayType, BufferType, TupleType, Type, Weak, show
@@ -341,4 +341,4 @@ def _host(form: _Form, e: Emitter, call: TypedCall, *values: Any) -> Any:
             help=f"give it one in {form.place}: `host=function`, a Python function of ({operands}) in the kernel "
             "language",
         )
-    return e.convert(e.inline(call.body, values), call.body.result, call.result)
+    return in_place(e, call, *values)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kaio.dsl.casts import integer
 from kaio.dsl.intrinsic import Body, Resolved, in_place, intrinsic
+from kaio.dsl.numeric.integers import mulhi
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import ObjectType, TupleType, Type, Weak, show
 from kaio.dtypes import DType, f32, f64, u32, u64
@@ -26,30 +27,16 @@ _U32: DType = u32
 _U64: DType = u64
 
 
-# A product of 64 bits would do, but LLVM then computes all of a round in 64 bits, which a GPU has no multiplier for.
-def _mulhi_cuda(e: Emitter, call: TypedCall, x: Any, y: Any) -> Any:
-    return e.call("llvm.nvvm.mulhi.ui", e.llvm(_U32), [x, y])
-
-
-def _mulhi_host(e: Emitter, call: TypedCall, x: Any, y: Any) -> Any:
-    product = e.b.mul(e.b.zext(x, e.llvm(_U64)), e.b.zext(y, e.llvm(_U64)))
-    return e.b.trunc(e.b.lshr(product, e.const(_U64, 32)), e.llvm(_U32))
-
-
-@intrinsic(lambda x, y: Resolved((_U32, _U32), _U32), cuda=_mulhi_cuda, host=_mulhi_host)
-def _mulhi(x: int, y: int) -> Any:
-    """The upper half of the product of two u32."""
-
-
 # ---------------------------------------------------------------------- in the kernel language
 def _words(seed: u64, c0: u32, c1: u32, c2: u32, c3: u32) -> Any:
     """Ten rounds of Philox on four words; the multipliers and Weyl constants are those of the paper."""
     k0, k1 = u32(seed), u32(seed >> 32)
     for _ in range(10):
+        # `mulhi`, since of a product of 64 bits LLVM computes all of a round so, which a GPU has no multiplier for
         c0, c1, c2, c3 = (
-            _mulhi(c2, 0xCD9E8D57) ^ c1 ^ k0,
+            mulhi(c2, 0xCD9E8D57) ^ c1 ^ k0,  # type: ignore[assignment]
             c2 * u32(0xCD9E8D57),
-            _mulhi(c0, 0xD2511F53) ^ c3 ^ k1,
+            mulhi(c0, 0xD2511F53) ^ c3 ^ k1,  # type: ignore[assignment]
             c0 * u32(0xD2511F53),
         )
         k0 += 0x9E3779B9

@@ -13,7 +13,7 @@ from kaio.print_abi import Line
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
 
-__all__ = ["Lines", "as_words", "emit_line"]
+__all__ = ["Lines", "emit_line"]
 
 _I32, _I64, _VOID = llvm.IntType(32), llvm.IntType(64), llvm.VoidType()
 _BINDING = llvm.LiteralStructType([_I64, _I64, _I32, _I32])
@@ -34,16 +34,6 @@ class Lines:
     def found(self) -> tuple[Line, ...]:
         """The lines in the order of their numbers."""
         return tuple(self._numbers)
-
-
-def as_words(b: llvm.IRBuilder, value: llvm.Value) -> list[llvm.Value]:
-    """The bits of a scalar in words of 32, low half first."""
-    if not isinstance(value.type, llvm.IntType):
-        bits = {"float": 32, "double": 64}.get(str(value.type), 16)
-        value = b.bitcast(value, llvm.IntType(bits))
-    if value.type.width <= 32:
-        return [value if value.type.width == 32 else b.zext(value, _I32)]
-    return [b.trunc(value, _I32), b.trunc(b.lshr(value, _I64(32)), _I32)]
 
 
 def emit_line(e: Emitter, number: int, words: Sequence[llvm.Value]) -> None:

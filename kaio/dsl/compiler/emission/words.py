@@ -1,4 +1,4 @@
-"""Values as the 32-bit words that warps exchange, and back."""
+"""Values as the 32-bit words that warps exchange and that `print` sends, and back."""
 
 from __future__ import annotations
 
