@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any, Literal
 
 from kaio.dsl.element_types import element_type
 from kaio.dsl.elements import check_index, check_store, check_writable
 from kaio.dsl.intrinsic import Resolved, intrinsic
-from kaio.dsl.rule_error import RuleError
+from kaio.dsl.rule_error import RuleError, known_word
 from kaio.dsl.spans import check_alignment, check_span
 from kaio.dsl.types import In, InOut, Out
 from kaio.dsl.values import NONE, ArrayType, BufferType, Compound, ObjectType, Type, show
@@ -33,9 +32,7 @@ def _how(name: str, array: BufferType | ArrayType, dtype: DType, hints: tuple[Ty
     cache: Any = given[0] if given else None
     volatile: Any = given[1] if len(given) > 1 else False
     if cache is not None and cache not in known:
-        near = difflib.get_close_matches(str(cache), known, 1)
-        way_out = f'did you mean "{near[0]}"?' if near else f"it is one of {', '.join(map(repr, known))}"
-        raise RuleError(f"{cache!r} is no hint to the caches that `{name}` knows", way_out)
+        raise RuleError(f"{cache!r} is no hint to the caches that `{name}` knows", known_word(cache, known))
     if not isinstance(volatile, bool):
         raise RuleError(f"whether `{name}` is volatile is True or False, not {volatile!r}")
     if volatile and cache is not None:

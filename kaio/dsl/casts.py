@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
-__all__ = ["cast_to", "integer", "is_integer", "number"]
+__all__ = ["cast_to", "check_bool", "integer", "is_integer", "number"]
 
 
 def number(value: Type, what: str) -> DType | Weak:
@@ -39,6 +39,12 @@ def integer(value: Type, what: str, way_out: str | None = "cast it with `kaio.i3
     if not is_integer(value):
         raise RuleError(f"{what} is an integer, not {show(value)}", way_out)
     return value  # type: ignore[return-value]
+
+
+def check_bool(value: Type, taker: str) -> None:
+    """RuleError unless the argument of the function of that name is a bool."""
+    if value is not bool_:
+        raise RuleError(f"`{taker}` takes a bool, not {show(value)}", "compare it, for example with `!= 0`")
 
 
 @cache

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any, Literal
 
 from kaio.dsl.intrinsic import Resolved, intrinsic
-from kaio.dsl.rule_error import RuleError
+from kaio.dsl.rule_error import RuleError, known_word
 from kaio.dsl.values import NONE, ObjectType, Type, show
 
 if TYPE_CHECKING:
@@ -22,9 +21,9 @@ def _typing(*given: Type) -> Resolved:
     scope = given[0] if given else ObjectType("device")
     wanted = scope.value if isinstance(scope, ObjectType) else None
     if wanted not in _SCOPES:
-        near = difflib.get_close_matches(str(wanted), _SCOPES, 1)
-        way_out = f'did you mean "{near[0]}"?' if near else f"it is one of {', '.join(map(repr, _SCOPES))}"
-        raise RuleError(f"the scope of `fence` is a text, and {show(scope)} is none of its scopes", way_out)
+        raise RuleError(
+            f"the scope of `fence` is a text, and {show(scope)} is none of its scopes", known_word(wanted, _SCOPES)
+        )
     return Resolved(given, NONE, (wanted,))
 
 

@@ -107,8 +107,8 @@ def annotated_type(hint: Any) -> Type | None:
 def enum_type(of: type[enum.Enum]) -> Type:
     """The type of a member that is known at run time only; RuleError where its values are no ints."""
     members = of.__members__.values()
-    if not members or not all(type(m.value) is int or isinstance(m.value, int) for m in members):
-        odd = next((m for m in members if not isinstance(m.value, int)), None)
+    odd = next((m for m in members if not isinstance(m.value, int)), None)
+    if not members or odd is not None:
         what = f"enum `{of.__name__}` has no members" if odd is None else f"`{odd}` is {odd.value!r}, not an int"
         raise RuleError(what, f"give the members of `{of.__name__}` int values")
     low, high = -(1 << 63), (1 << 63) - 1

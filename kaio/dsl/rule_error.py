@@ -1,10 +1,11 @@
-"""The one exception of the rules."""
+"""The one exception of the rules, and a way out that several of them name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Collection, Mapping
 
-__all__ = ["RuleError"]
+__all__ = ["RuleError", "known_word"]
 
 
 class RuleError(Exception):
@@ -24,3 +25,9 @@ class RuleError(Exception):
             return text
 
         return RuleError(fill(self.what) or self.what, fill(self.help))
+
+
+def known_word(given: object, known: Collection[str]) -> str:
+    """The way out where a text is none of those that a parameter takes: the one that was probably meant, or all."""
+    near = difflib.get_close_matches(str(given), known, 1)
+    return f'did you mean "{near[0]}"?' if near else f"it is one of {', '.join(map(repr, known))}"

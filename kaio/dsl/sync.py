@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kaio import host_abi as abi
-from kaio.dsl.casts import is_integer
+from kaio.dsl.casts import check_bool, is_integer
 from kaio.dsl.intrinsic import Resolved, intrinsic
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import BOOL, NONE, Type, Weak, show
@@ -50,8 +50,7 @@ def bar_sync() -> None:
 # ---------------------------------------------------------------------- with a predicate
 def _predicate_typing(name: str, result: DType) -> Callable[[Type], Resolved]:
     def typing(predicate: Type) -> Resolved:
-        if predicate is not BOOL:
-            raise RuleError(f"`{name}` takes a bool, not {show(predicate)}", "compare it, for example with `!= 0`")
+        check_bool(predicate, name)
         return Resolved((BOOL,), result)
 
     return typing

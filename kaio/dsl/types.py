@@ -18,7 +18,7 @@ import numpy as np
 
 from kaio.dsl.element_types import element_type
 from kaio.dsl.records import enum_type, parameter_type, scalars_of
-from kaio.dsl.values import Type
+from kaio.dsl.values import Type, layout
 from kaio.dtypes import DType, dtype_of
 from kaio.errors import KaioError, Place
 from kaio.program import Access, Argument
@@ -151,11 +151,6 @@ def _buffer_annotation(access: Access, item: Any) -> BufferAnnotation | WrongAnn
         way_out = f"write `{access}[{dtype.__name__}, D{dimensions if is_count else 2:d}]`"
         return WrongAnnotation(f"`{text}`: the dimensions must be one of D0, D1, D2, D3, D4", way_out)
     return BufferAnnotation(access, dtype, _DIMENSIONS[dimensions], strided)
-
-
-def layout(ndim: int, strided: bool) -> str:
-    """What stands behind the element type of a buffer: ``, D2, Strided``."""
-    return f"{'' if ndim == 1 and not strided else f', D{ndim}'}{', Strided' * strided}"
 
 
 def _const_annotation(of: Any) -> ConstAnnotation | WrongAnnotation:

@@ -16,7 +16,7 @@ from kaio.program import Access
 __all__ = [
     "BOOL", "INDEX64", "MOST_CONSTANT_NBYTES", "NONE", "ArrayType", "BufferType", "Compound", "EnumType",
     "IteratorType", "Member", "MethodType", "ObjectType", "RangeType", "Scalar", "StepType", "TupleType", "Type",
-    "Weak", "enum_dtype", "index_type", "show",
+    "Weak", "enum_dtype", "index_type", "layout", "show",
 ]  # fmt: skip
 
 
@@ -75,6 +75,11 @@ MOST_CONSTANT_NBYTES = 64 * 1024
 """Constant memory (CUDA C++ Programming Guide, table of technical specifications)."""
 
 
+def layout(ndim: int, strided: bool) -> str:
+    """What stands behind the element type of a buffer: ``, D2, Strided``."""
+    return f"{'' if ndim == 1 and not strided else f', D{ndim}'}{', Strided' * strided}"
+
+
 @dataclass(frozen=True)
 class BufferType:
     """A buffer argument, or an array in shared memory that is sized at launch."""
@@ -89,8 +94,7 @@ class BufferType:
     def __repr__(self) -> str:
         if self.space == "shared":
             return f"dynamic_shared of {self.dtype!r}"
-        dimensions = "" if self.ndim == 1 and not self.strided else f", D{self.ndim}"
-        return f"{self.access}[{self.dtype!r}{dimensions}{', Strided' * self.strided}]"
+        return f"{self.access}[{self.dtype!r}{layout(self.ndim, self.strided)}]"
 
 
 @dataclass(frozen=True)

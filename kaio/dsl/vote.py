@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kaio.dsl.casts import check_bool
 from kaio.dsl.intrinsic import Resolved, intrinsic
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import BOOL, Compound, EnumType, TupleType, Type, show
@@ -41,10 +42,7 @@ def _row_of(value: Any) -> Any:
 # ---------------------------------------------------------------------- votes
 def _vote_typing(name: str, result: DType) -> Callable[..., Resolved]:
     def typing(predicate: Type, mask: Type | None = None) -> Resolved:
-        if predicate is not BOOL:
-            raise RuleError(
-                f"`{name}` takes a bool, not {show(predicate)}", "compare it, for example with `!= 0`"
-            )  # fmt: skip
+        check_bool(predicate, name)
         return Resolved((BOOL, *mask_operand(name, mask)), result)
 
     return typing
