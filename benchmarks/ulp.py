@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import linecache
+import math
 import os
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -24,7 +25,7 @@ from harness import RESULTS, machine, versions
 from mathematics import FUNCTIONS, Function, error_in_ulp, exact, inputs, special_inputs
 
 import kaio
-from kaio import f32, f64
+from kaio import In, Out, f32, f64
 
 COUNTS = {f32: 1_000_000, f64: 2_000}
 JUDGED = 60  # of f32, the worst by f64
@@ -41,13 +42,7 @@ def kernel_of(function: Function, dtype: kaio.DType) -> kaio.Kernel:
     )
     file = f"<{function.call} of {dtype!r}>"
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
-    space: dict[str, Any] = {
-        "__name__": "ulp",
-        "kaio": kaio,
-        "math": __import__("math"),
-        "In": kaio.In,
-        "Out": kaio.Out,
-    }
+    space: dict[str, Any] = {"__name__": "ulp", "kaio": kaio, "math": math, "In": In, "Out": Out}
     space |= {"f32": f32, "f64": f64}
     exec(compile(source, file, "exec"), space)
     made: kaio.Kernel = space["k"]
