@@ -55,11 +55,13 @@ def lay_out(kernel: str, program: Program, counts: Mapping[str, int], limits: Li
         end = start + sizes[array.name]
     static = program.shared_nbytes
     is_apart = isinstance(program, CudaProgram) and program.has_static
-    total = (aligned(static) if is_apart and end else 0) + end if names else static
-    if total > limits.shared_nbytes_optin:
-        raise _too_much(kernel, static, sizes, total, limits.shared_nbytes_optin, device)
     if not names:
         end = 0 if is_apart else static
+    total = end
+    if is_apart:
+        total += aligned(static) if end else static
+    if total > limits.shared_nbytes_optin:
+        raise _too_much(kernel, static, sizes, total, limits.shared_nbytes_optin, device)
     return SharedMemory(tuple(places), end)
 
 
