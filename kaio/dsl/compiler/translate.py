@@ -33,7 +33,7 @@ from kaio.dsl import symbols
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.as_written import as_written
 from kaio.dsl.compiler.captures import Capture
-from kaio.dsl.compiler.emission.fields_set import into_element, set_field
+from kaio.dsl.compiler.fields_set import into_element, set_field
 from kaio.dsl.compiler.simplify import simplify
 from kaio.dsl.compiler.unroll import unroll
 from kaio.errors import KernelSyntaxError, Place
