@@ -13,7 +13,8 @@ A name that starts with `$` is a temporary of one expression; every other one is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ __all__ = [
     "Argument", "Assign", "Attribute", "Binary", "Block", "Branch", "Call", "Constant", "Copy", "Fail", "Function",
     "GetItem", "Item", "Iterate", "Jump", "Op", "PathStep", "Phi", "Return", "SetItem", "Statement", "Step", "StepFlag",
     "StepValue", "Terminator", "Tuple", "Typed", "TypedCall", "Unary", "Unpack", "definitions", "is_temporary",
-    "operands", "reads", "user_name", "with_operands",
+    "operands", "predecessors", "reads", "user_name", "with_operands",
 ]  # fmt: skip
 
 
@@ -394,6 +395,15 @@ class Typed:
 def definitions(function: Function) -> dict[str, Assign]:
     """The assignment of each name."""
     return {s.target: s for block in function.blocks for s in block.body if isinstance(s, Assign)}
+
+
+def predecessors(blocks: Iterable[Block]) -> dict[int, list[int]]:
+    """The labels of the blocks that lead to each, in order, each once; none is kept where nothing leads to it."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for block in blocks:
+        for target in dict.fromkeys(block.targets()):
+            found[target].append(block.label)
+    return {label: sorted(labels) for label, labels in found.items()}
 
 
 def is_temporary(name: str) -> bool:

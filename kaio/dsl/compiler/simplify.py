@@ -16,7 +16,7 @@ from kaio.dsl import symbols
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.ssa import ssa
 
-__all__ = ["join_straight", "reachable", "simplify"]
+__all__ = ["join_straight", "labels_from", "reachable", "simplify"]
 
 _UNKNOWN = object()
 _GIVEN = object()  # an argument that is there at run time: its value is unknown, but it is not None
@@ -51,10 +51,7 @@ def join_straight(blocks: dict[int, ir.Block], entry: int) -> dict[int, ir.Block
 
     The head of a loop is one block then: in long loops Python puts an EXTENDED_ARG of its own in front of it.
     """
-    preds: dict[int, list[int]] = {}
-    for block in blocks.values():
-        for target in block.targets():
-            preds.setdefault(target, []).append(block.label)
+    preds = ir.predecessors(blocks.values())
     joined = dict(blocks)
     renamed: dict[int, int] = {}
     for label in list(blocks):
@@ -144,25 +141,30 @@ def _evaluate(op: ir.Op, known: Mapping[str, Any]) -> Any:
 
 def reachable(blocks: Mapping[int, ir.Block], entry: int) -> dict[int, ir.Block]:
     """The blocks that the entry leads to, with what comes in from others taken out of their phis."""
+    found = [blocks[label] for label in sorted(labels_from(blocks, entry))]
+    preds = ir.predecessors(found)
+    return {block.label: _entered_from(block, set(preds.get(block.label, ()))) for block in found}
+
+
+def labels_from(blocks: Mapping[int, ir.Block], entry: int, without: int | None = None) -> set[int]:
+    """The labels that the entry leads to, on ways that do not go through `without`."""
     found: set[int] = set()
     todo = [entry]
     while todo:
         label = todo.pop()
-        if label not in found:
+        if label not in found and label != without:
             found.add(label)
             todo += blocks[label].targets()
-    edges = {(at, to) for at in found for to in blocks[at].targets()}
-    return {label: _without_edges(blocks[label], edges) for label in sorted(found)}
+    return found
 
 
-def _without_edges(block: ir.Block, edges: set[tuple[int, int]]) -> ir.Block:
+def _entered_from(block: ir.Block, preds: set[int]) -> ir.Block:
     body: list[ir.Statement] = []
     for statement in block.body:
         if isinstance(statement, ir.Assign) and isinstance(statement.op, ir.Phi):
-            incoming = tuple((at, name) for at, name in statement.op.incoming if (at, block.label) in edges)
+            incoming = tuple((at, name) for at, name in statement.op.incoming if at in preds)
             names = {name for _, name in incoming} - {statement.target}
-            entering = sum(1 for at, to in edges if to == block.label)
-            op: ir.Op = ir.Copy(names.pop()) if len(names) == 1 and len(incoming) == entering else ir.Phi(incoming)
+            op: ir.Op = ir.Copy(names.pop()) if len(names) == 1 and len(incoming) == len(preds) else ir.Phi(incoming)
             statement = replace(statement, op=op)
         body.append(statement)
     body.sort(key=lambda s: not (isinstance(s, ir.Assign) and isinstance(s.op, ir.Phi)))  # stable: phis first
@@ -194,9 +196,7 @@ def _roots(block: ir.Block, known: set[str]) -> Iterable[str]:
             statement.target not in known and not isinstance(statement.op, ir.Phi | ir.Copy | ir.Argument)
         ):
             yield statement.target  # typed even where unused: its mistakes are the user's
-    match block.terminator:
-        case ir.Branch(condition=name) | ir.Return(value=name):
-            yield name
+    yield from ir.reads(block.terminator)
 
 
 def _in_order(blocks: Mapping[int, ir.Block]) -> list[ir.Block]:

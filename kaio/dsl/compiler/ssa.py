@@ -22,21 +22,13 @@ Blocks = Mapping[int, ir.Block]
 def ssa(blocks: tuple[ir.Block, ...]) -> tuple[ir.Block, ...]:
     """Blocks, in an order in which a block comes after one that leads to it, with names assigned once."""
     assigned = Counter(s.target for block in blocks for s in block.body if isinstance(s, ir.Assign))
-    preds = _predecessors(blocks)
+    preds = ir.predecessors(blocks)
     alive = _alive({block.label: block for block in blocks}, preds, assigned.keys())
     # One that is read where it was not set on every way (a loop's variable after the loop) meets itself unset.
     renamed = {name for name, count in assigned.items() if count > 1} | alive[blocks[0].label]
     if not renamed:
         return blocks
     return _drop_trivial(_Renamer(blocks, preds, alive, renamed).blocks())
-
-
-def _predecessors(blocks: Iterable[ir.Block]) -> dict[int, list[int]]:
-    preds: dict[int, list[int]] = defaultdict(list)
-    for block in blocks:
-        for target in dict.fromkeys(block.targets()):
-            preds[target].append(block.label)
-    return {label: sorted(found) for label, found in preds.items()}
 
 
 def _alive(blocks: Blocks, preds: Mapping[int, list[int]], variables: Set[str]) -> dict[int, set[str]]:
@@ -62,24 +54,11 @@ def _read_first(block: ir.Block) -> set[str]:
     found: set[str] = set()
     set_here: set[str] = set()
     for statement in block.body:
-        found.update(name for name in _reads(statement) if name not in set_here)
+        found.update(name for name in ir.reads(statement) if name not in set_here)
         if isinstance(statement, ir.Assign):
             set_here.add(statement.target)
-    found.update(name for name in _terminator_reads(block.terminator) if name not in set_here)
+    found.update(name for name in ir.reads(block.terminator) if name not in set_here)
     return found
-
-
-def _reads(statement: ir.Statement) -> tuple[str, ...]:
-    if isinstance(statement, ir.SetItem):
-        return statement.reads
-    return ir.operands(statement.op)
-
-
-def _terminator_reads(terminator: ir.Terminator) -> tuple[str, ...]:
-    match terminator:
-        case ir.Branch(condition=name) | ir.Return(value=name):
-            return (name,)
-    return ()
 
 
 class _Renamer:
@@ -169,7 +148,7 @@ def _op_with_names(op: ir.Op, names: Mapping[str, str]) -> ir.Op:
 def _drop_trivial(blocks: tuple[ir.Block, ...]) -> tuple[ir.Block, ...]:
     """Drop phis that only ever pass on one other name."""
     phis = {s.target: s.op for b in blocks for s in b.body if isinstance(s, ir.Assign) and isinstance(s.op, ir.Phi)}
-    entering = _predecessors(blocks)
+    entering = ir.predecessors(blocks)
     complete = {
         s.target: len(s.op.incoming) == len(entering.get(b.label, ()))
         for b in blocks

@@ -12,7 +12,7 @@ from typing import Any
 
 from kaio.dsl import symbols
 from kaio.dsl.compiler import ir
-from kaio.dsl.compiler.simplify import join_straight, reachable
+from kaio.dsl.compiler.simplify import join_straight, labels_from, reachable
 from kaio.dsl.unrolling import unrolled
 from kaio.errors import KernelSyntaxError
 
@@ -98,18 +98,7 @@ def _find(blocks: Blocks) -> _Loop | None:
 def _dominated(blocks: Blocks, label: int) -> frozenset[int]:
     """The blocks that are reached through this one only."""
     entry = min(blocks)
-    return frozenset(_reachable(blocks, entry, without=None) - _reachable(blocks, entry, without=label))
-
-
-def _reachable(blocks: Blocks, entry: int, without: int | None) -> set[int]:
-    found: set[int] = set()
-    todo = [entry]
-    while todo:
-        label = todo.pop()
-        if label not in found and label != without:
-            found.add(label)
-            todo += blocks[label].targets()
-    return found
+    return frozenset(labels_from(blocks, entry) - labels_from(blocks, entry, without=label))
 
 
 # ---------------------------------------------------------------------- copies
@@ -170,10 +159,7 @@ class _Values:
 
     def __init__(self, blocks: Blocks) -> None:
         self.blocks = blocks
-        self.preds: dict[int, list[int]] = {label: [] for label in blocks}
-        for block in blocks.values():
-            for target in block.targets():
-                self.preds[target].append(block.label)
+        self.preds = ir.predecessors(blocks.values())
         self._depth = 0
         self._known: dict[tuple[int, int], Any] = {}
 
@@ -224,7 +210,7 @@ class _Values:
                     places.append((label, position))
                     break
             else:
-                new = [pred for pred in self.preds[label] if pred not in seen]
+                new = [pred for pred in self.preds.get(label, ()) if pred not in seen]
                 seen.update(new)
                 todo += [(pred, len(self.blocks[pred].body)) for pred in new]
         return places
