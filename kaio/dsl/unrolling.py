@@ -13,20 +13,25 @@ if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
-__all__ = ["unrolled"]
+__all__ = ["NOT_KNOWN", "unrolled"]
 
 _MOST_TURNS_AT_A_TIME = 1024
+
+NOT_KNOWN = (
+    "the bounds of an `unrolled` loop are known when compiling, and stand in the `for` statement",
+    (
+        "use literals, captured ints or `Const[int]` parameters; "
+        "or write several turns at a time: `unrolled(range(n), count=4)`"
+    ),
+)
+"""What is wrong with a loop that cannot be written out, and the ways out."""
 
 
 def _typing(turns: Type, count: Type | None = None) -> Resolved:
     if not isinstance(turns, RangeType):
         raise RuleError(f"`unrolled` takes a range, not {show(turns)}", "for example `for k in unrolled(range(4)):`")
     if count is None:  # one whose bounds are known stands in no function any more: see compiler/unroll.py
-        raise RuleError(
-            "the bounds of an `unrolled` loop are known when compiling, and stand in the `for` statement",
-            "use literals, captured ints or `Const[int]` parameters; "
-            "or write several turns at a time: `unrolled(range(n), count=4)`",
-        )
+        raise RuleError(*NOT_KNOWN)
     value = count.value if isinstance(count, Weak) else None
     if not isinstance(value, int) or not 1 <= value <= _MOST_TURNS_AT_A_TIME:
         raise RuleError(

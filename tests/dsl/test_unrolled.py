@@ -173,6 +173,35 @@ def test_bounds_that_are_not_known_are_refused_with_both_ways_out(iterated):
     )
 
 
+@pytest.mark.parametrize("other", ["unrolled(range(5))", "range(5)", "unrolled(range(n))"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_loop_over_one_of_two_ranges_is_refused(other, is_first):
+    first, second = ("unrolled(range(3))", other) if is_first else (other, "unrolled(range(3))")
+    source = "@kernel\ndef k(x: InOut[f32], n: i32):\n"
+    source += f"    r = {first}\n    if n > 0:\n        r = {second}\n    for a in r:\n        x[a] = 1.0\n"
+    text = message(source)
+    assert text.startswith("the bounds of an `unrolled` loop are known when compiling, and stand in the `for`")
+    assert "for a in r:" in text
+    assert f"r = {first}\n" not in text
+
+
+def test_a_range_that_is_set_anew_is_the_last_one():
+    source = """
+        @kernel
+        def k(x: In[i32], out: Out[i32]):
+            total = 0
+            r = unrolled(range(3))
+            for a in r:
+                total += a + 1
+            r = unrolled(range(2))
+            for a in r:
+                total += 10
+            out[0] = total
+    """
+    (out,) = run(kernel(source), [np.zeros(1, np.int32)], [i32])
+    assert out[0] == 26
+
+
 def test_too_many_turns_are_refused_with_the_number():
     text = message(loop("unrolled(range(100000))"))
     assert text.startswith("this loop of 100000 turns makes the kernel 300")

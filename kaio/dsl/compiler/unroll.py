@@ -13,7 +13,7 @@ from typing import Any
 from kaio.dsl import symbols
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.simplify import join_straight, labels_from, reachable
-from kaio.dsl.unrolling import unrolled
+from kaio.dsl.unrolling import NOT_KNOWN, unrolled
 from kaio.errors import KernelSyntaxError
 
 __all__ = ["unroll"]
@@ -165,11 +165,10 @@ class _Values:
 
     def turns(self, name: str, label: int, before: int) -> range | None:
         """The range that a loop's iterator goes over, if the loop is to be written out and the range is known."""
-        for place in self._settings(name, label, before):
-            found = self.unrolled_at(*place)
-            if found is not None:
-                return found
-        return None
+        found = {self.unrolled_at(*place) for place in self._settings(name, label, before)}
+        if len(found) > 1:  # which of them it goes over is not known
+            raise KernelSyntaxError(NOT_KNOWN[0], place=self.blocks[label].body[before].place, help=NOT_KNOWN[1])
+        return found.pop() if found else None
 
     def unrolled_at(self, label: int, position: int) -> range | None:
         """The range, if a statement calls `unrolled` or passes on what it gave."""
