@@ -220,7 +220,7 @@ def _near(name: str, known: Iterable[str]) -> str | None:
 def _attribute(scope: Scope, node: ast.Attribute) -> Iterator[Mistake]:
     base = node.value
     if isinstance(base, ast.Name) and base.id in scope.buffers:
-        if node.attr in _METHODS and node.attr not in _BUFFER_ATTRIBUTES:
+        if node.attr in _METHODS:
             instead = _METHODS[node.attr].format(x=base.id, name=node.attr)
             yield scope.mistake(f"a buffer has no `{node.attr}` in a kernel", node, instead)
         elif node.attr not in _BUFFER_ATTRIBUTES:

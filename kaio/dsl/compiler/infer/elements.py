@@ -1,4 +1,4 @@
-"""`array[index]`, read and written."""
+"""`array[index]`, read and written, and the items of tuples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kaio.errors import Place
 if TYPE_CHECKING:
     from kaio.dsl.compiler.infer.inference import Inference
 
-__all__ = ["get_item", "set_item"]
+__all__ = ["get_item", "set_item", "unpack"]
 
 
 def get_item(inference: Inference, op: ir.GetItem, value: Type, index: Type) -> Type:
@@ -28,11 +28,28 @@ def get_item(inference: Inference, op: ir.GetItem, value: Type, index: Type) -> 
     return element_type(_element(inference, op.value, op.index, value, index).dtype)
 
 
+def unpack(value: Type, count: int | None) -> Compound:
+    """The tuple that is unpacked, into that many names where it is told."""
+    items = _sequence(value, "unpacked")
+    if count is not None and len(items.items) != count:
+        raise RuleError(f"{_noun(items)} of {len(items.items)} cannot be unpacked into {count} names")
+    return items
+
+
+def _sequence(value: Type, taken: str) -> Compound:
+    """The value, if its items go by position."""
+    if isinstance(value, Compound) and value.is_sequence:
+        return value
+    fields = value.fields if isinstance(value, Compound) else ()
+    raise RuleError(f"{show(value)} cannot be {taken}", f"read its fields: {', '.join(fields)}" if fields else None)
+
+
+def _noun(value: Compound) -> str:
+    return "a tuple" if isinstance(value, TupleType) else show(value)
+
+
 def _item(value: Compound, index: Type) -> Type:
-    if not value.is_sequence:
-        way_out = f"read its fields: {', '.join(value.fields)}" if value.fields else None
-        raise RuleError(f"{show(value)} cannot be indexed", way_out)
-    noun = "a tuple" if isinstance(value, TupleType) else show(value)
+    noun = _noun(_sequence(value, "indexed"))
     if not isinstance(index, Weak) or not isinstance(index.value, int):
         raise RuleError(
             f"{noun} is indexed with an int literal",

@@ -173,9 +173,9 @@ class Inference:
             case ir.Tuple():
                 return TupleType(tuple(known))
             case ir.Unpack(count=count):
-                return _unpack(known[0], count)
+                return elements.unpack(known[0], count)
             case ir.Item(position=position):
-                return _unpack(known[0], None).items[position]
+                return elements.unpack(known[0], None).items[position]
             case ir.Iterate():
                 return _iterator(known[0], self.origins.text(op.value))
             case ir.Step():
@@ -275,15 +275,3 @@ def _iterator(value: Type, text: str) -> IteratorType:
             "repeat the body, or call a function for each",
         ) from None
     return IteratorType(RangeType(dtype_of("int32"), 1), item)
-
-
-def _unpack(value: Type, count: int | None) -> Compound:
-    if not isinstance(value, Compound) or not value.is_sequence:
-        way_out = (
-            f"read its fields: {', '.join(value.fields)}" if isinstance(value, Compound) and value.fields else None
-        )
-        raise RuleError(f"{show(value)} cannot be unpacked", way_out)
-    if count is not None and len(value.items) != count:
-        noun = "a tuple" if isinstance(value, TupleType) else show(value)
-        raise RuleError(f"{noun} of {len(value.items)} cannot be unpacked into {count} names")
-    return value
