@@ -11,6 +11,7 @@ A message says what is wrong with which value, where, and the way out::
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -89,6 +90,12 @@ def layout(what: str, place: Place | None = None, help: str | None = None, trace
     if help:
         lines.append(f"  help: {help}")
     return "\n".join(lines)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """The way out for a name that is none of these, if one of them was probably meant."""
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean `{near[0]}`?" if near else None
 
 
 class KaioError(Exception):

@@ -7,7 +7,6 @@ A field annotated with a dtype has that type, and what is put there converts as 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import enum
 import inspect
 from collections.abc import Iterator, Mapping
@@ -18,6 +17,7 @@ from typing import Any
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Compound, EnumType, TupleType, Type, enum_dtype, show
 from kaio.dtypes import DType
+from kaio.errors import did_you_mean
 from kaio.record_classes import hints_of, is_named_tuple, is_record, names_of, tuple_items
 from kaio.structs import StructDType
 
@@ -152,14 +152,10 @@ def field_of(type_: Compound, name: str) -> Type:
     """The type of a part that is read as an attribute, or RuleError with the name that was probably meant."""
     if name in type_.fields:
         return type_.items[type_.fields[name]]
-    near = difflib.get_close_matches(name, type_.fields, 1)
-    is_method = callable(getattr(getattr(type_, "of", None), name, None))
-    if near and not is_method:
-        way_out = f"did you mean `{near[0]}`?"
-    elif is_method:
+    if callable(getattr(getattr(type_, "of", None), name, None)):
         way_out = "a kernel calls functions, not methods: write it as a function that takes the value"
     else:
-        way_out = f"it has {', '.join(type_.fields)}"
+        way_out = did_you_mean(name, type_.fields) or f"it has {', '.join(type_.fields)}"
     raise RuleError(f"{show(type_)} has no attribute `{name}` in a kernel", way_out)
 
 

@@ -6,7 +6,6 @@ nothing else; whatever is not plainly right goes the slow way, which finds the w
 
 from __future__ import annotations
 
-import difflib
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -23,7 +22,7 @@ from kaio.dsl.types import (
     Signature,
 )
 from kaio.dtypes import DType, dtype_of
-from kaio.errors import KaioError, LaunchError, is_message
+from kaio.errors import KaioError, LaunchError, did_you_mean, is_message
 from kaio.launch.buffers import buffer_check
 from kaio.launch.call import Call
 from kaio.launch.scalars import Bits, constant, convert, packable
@@ -103,8 +102,7 @@ class Parameters:
         if name in given:
             raise LaunchError(f"argument `{name}` of kernel `{self.kernel}` is given twice")
         if name not in kinds:
-            near = difflib.get_close_matches(name, kinds, n=1)
-            raise self._miscall(f"has no parameter `{name}`", f"did you mean `{near[0]}`?" if near else None)
+            raise self._miscall(f"has no parameter `{name}`", did_you_mean(name, kinds))
         if kinds[name] == "positional":
             raise self._miscall(f"takes `{name}` by position, not by name")
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kaio.errors import LaunchError, is_message
+from kaio.errors import LaunchError, did_you_mean, is_message
 from kaio.launch.geometry import is_whole_number
 from kaio.program import CudaProgram, Program, aligned
 from kaio.runtime.limits import Limits
@@ -71,8 +70,7 @@ def _check_names(kernel: str, names: list[str], counts: Mapping[str, int]) -> No
         if not names:
             way_out = f'declare it in the kernel: `kaio.dynamic_shared("{unknown[0]}", kaio.f32)`'
         else:
-            near = difflib.get_close_matches(unknown[0], names, n=1)
-            way_out = f"did you mean `{near[0]}`?" if near else f"it has {_listed(names)}"
+            way_out = did_you_mean(unknown[0], names) or f"it has {_listed(names)}"
         raise LaunchError(f"kernel `{kernel}` has no dynamic shared array `{unknown[0]}`", help=way_out)
     missing = [name for name in names if name not in counts]
     if missing:

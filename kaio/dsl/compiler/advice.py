@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import difflib
 import inspect
 import math
 import sys
@@ -16,6 +15,7 @@ import numpy as np
 from kaio.dsl.intrinsic import STANDARD, Intrinsic, Namespace
 from kaio.dsl.values import ArrayType, BufferType, ObjectType, TupleType, Type, Weak
 from kaio.dtypes import DType
+from kaio.errors import did_you_mean
 
 __all__ = [
     "NOT_NUMPY",
@@ -172,9 +172,8 @@ def misbound(signature: inspect.Signature, arguments: int, keywords: Iterable[st
     known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     for keyword in keywords:
         if keyword not in known and not any(p.kind is p.VAR_KEYWORD for p in parameters):
-            near = difflib.get_close_matches(keyword, known, 1)
             listed = f"it has {', '.join(f'`{name}`' for name in known)}" if known else "give the values in order"
-            return f"there is no parameter `{keyword}`", f"did you mean `{near[0]}`?" if near else listed
+            return f"there is no parameter `{keyword}`", did_you_mean(keyword, known) or listed
     try:
         signature.bind(*[None] * arguments, **dict.fromkeys(keywords))
     except TypeError as problem:

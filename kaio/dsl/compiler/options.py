@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from kaio.errors import KaioError, is_message
+from kaio.errors import KaioError, did_you_mean, is_message
 
 __all__ = ["CompileOptions", "check_options"]
 
@@ -45,8 +44,7 @@ def check_options(options: CompileOptions, unknown: Iterable[str]) -> None:
 
 def _no_option(name: str) -> KaioError:
     names = [field.name for field in fields(CompileOptions)]
-    near = difflib.get_close_matches(name, names, 1)
-    way_out = f"did you mean `{near[0]}`?" if near else f"it takes {', '.join(f'{option}=' for option in names)}"
+    way_out = did_you_mean(name, names) or f"it takes {', '.join(f'{option}=' for option in names)}"
     return KaioError(f"`@kaio.kernel` has no option `{name}`", help=way_out)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import enum
 import sys
 import types
@@ -36,7 +35,7 @@ from kaio.dsl.types import (
     spelled,
 )
 from kaio.dtypes import DType, is_float
-from kaio.errors import KernelSyntaxError, Mistake
+from kaio.errors import KernelSyntaxError, Mistake, did_you_mean
 from kaio.record_classes import is_record
 from kaio.rounding import fits_float
 from kaio.source import Source
@@ -153,8 +152,8 @@ def _unreadable(problem: Exception, names: dict[str, Any]) -> str:
     missing = problem.name if isinstance(problem, NameError) else None
     if missing in kaio.dsl.types.__all__ or missing in kaio.dtypes.__all__:
         return f"import it: `from kaio import {missing}`"
-    near = difflib.get_close_matches(missing or "", [*names, *kaio.dtypes.__all__], 1)
-    return f"did you mean `{near[0]}`?" if near else "use names that are known where the kernel is defined"
+    meant = did_you_mean(missing or "", [*names, *kaio.dtypes.__all__])
+    return meant or "use names that are known where the kernel is defined"
 
 
 def _names_around(function: types.FunctionType) -> dict[str, Any]:

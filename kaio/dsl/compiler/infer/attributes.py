@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from kaio.dsl.values import (
     show,
 )
 from kaio.dtypes import dtype_of
+from kaio.errors import did_you_mean
 from kaio.structs import StructDType
 
 if TYPE_CHECKING:
@@ -68,8 +68,7 @@ def _of_array(value: BufferType | ArrayType, name: str) -> Type:
         known["strides"] = TupleType((INDEX64,) * value.ndim)  # bytes may not fit i32 where elements do
     if name in known:
         return known[name]
-    close = difflib.get_close_matches(name, known, 1)
-    way_out = f"did you mean `{close[0]}`?" if close else f"it has {', '.join(sorted(known))}"
+    way_out = did_you_mean(name, known) or f"it has {', '.join(sorted(known))}"
     raise RuleError(f"{show(value)} has no attribute `{name}`", way_out)
 
 
@@ -85,10 +84,8 @@ def _of_object(inference: Inference, value: Any, name: str) -> Type:
     try:
         found = inference.attributes.setdefault((id(value), name), getattr(value, name))  # a method is new each time
     except Exception:
-        close = difflib.get_close_matches(name, dir(value), 1)
-        raise RuleError(
-            f"{ObjectType(value)!r} has no attribute `{name}`", f"did you mean `{close[0]}`?" if close else None
-        ) from None
+        what = f"{ObjectType(value)!r} has no attribute `{name}`"
+        raise RuleError(what, did_you_mean(name, dir(value))) from None
     space = getattr(value, "__dict__", None)
     if isinstance(space, dict) and name in space:
         inference.captures[id(space), name] = Capture(space, name, found)

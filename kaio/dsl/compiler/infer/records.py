@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl.compiler import ir
@@ -13,6 +12,7 @@ from kaio.dsl.places import check_value
 from kaio.dsl.records import Field, RecordType, fields_of, signature_of
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Type, show
+from kaio.errors import did_you_mean
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.infer.inference import Inference
@@ -63,8 +63,7 @@ def replace(inference: Inference, target: str, op: ir.Call, record: str, of_meth
     fields = {field.name: field for field in fields_of(type_.of)}
     for name, _ in op.kwargs:
         if name not in fields:
-            near = difflib.get_close_matches(name, fields, 1)
-            way_out = f"did you mean `{near[0]}`?" if near else f"it has {', '.join(fields)}"
+            way_out = did_you_mean(name, fields) or f"it has {', '.join(fields)}"
             raise RuleError(f"{show(type_)} has no field `{name}`", way_out)
     items = list(type_.items)
     changed = [type_.fields[name] for name, _ in op.kwargs]
