@@ -185,6 +185,12 @@ def test_a_loop_over_one_of_two_ranges_is_refused(other, is_first):
     assert f"r = {first}\n" not in text
 
 
+def test_bounds_of_one_of_two_arrays_are_refused_as_the_two_arrays_are():
+    source = "@kernel\ndef k(x: InOut[f32], n: i32):\n    t = A\n    if n > 0:\n        t = B\n"
+    source += "    for a in unrolled(range(len(t))):\n        x[a] = 1.0\n"
+    assert "is constant array" in message(source, A=np.zeros(3, np.float32), B=np.ones(4, np.float32))
+
+
 def test_a_range_that_is_set_anew_is_the_last_one():
     source = """
         @kernel

@@ -192,8 +192,7 @@ class _Values:
         self._depth += 1
         found = [self._set_once(*place) for place in self._settings(name, label, before)]
         self._depth -= 1
-        same = bool(found) and all(type(v) is type(found[0]) and v == found[0] for v in found[1:])
-        return found[0] if same else _UNKNOWN
+        return found[0] if found and all(_is_same(value, found[0]) for value in found[1:]) else _UNKNOWN
 
     def _settings(self, name: str, label: int, before: int) -> list[tuple[int, int]]:
         """The statements that a variable may have been set by, as label and position."""
@@ -238,6 +237,13 @@ class _Values:
             return _evaluated(op, given)
         except Exception:  # left to inference, which has the place
             return _UNKNOWN
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    try:
+        return one is other or (type(one) is type(other) and bool(one == other))
+    except Exception:  # arrays are compared item by item
+        return False
 
 
 def _evaluated(op: ir.Op, given: list[Any]) -> Any:
