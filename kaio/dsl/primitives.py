@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
 
 __all__ = [
+    "PTX_INTEGER",
     "ceil",
     "fabs",
     "float_to_int",
@@ -30,7 +31,8 @@ __all__ = [
 ]
 
 _PTX_ROUNDING = {"trunc": "rz", "ceil": "rp", "floor": "rm"}
-_PTX_INTEGER = {("i", 32): "i", ("u", 32): "ui", ("i", 64): "ll", ("u", 64): "ull"}
+PTX_INTEGER = {("i", 32): "i", ("u", 32): "ui", ("i", 64): "ll", ("u", 64): "ull"}
+"""Integers in the names of NVVM's intrinsics."""
 
 
 def _letter(dtype: DType) -> str:
@@ -62,7 +64,7 @@ def _float_primitive(name: str, *, cuda: Any, host: Any, narrow: Any = None) -> 
 
 
 def _float_to_int_cuda(e: Emitter, value: Any, source: DType, target: DType, rounding: str) -> Any:
-    name = f"llvm.nvvm.{_letter(source)}2{_PTX_INTEGER[target.kind, target.bits]}.{_PTX_ROUNDING[rounding]}"
+    name = f"llvm.nvvm.{_letter(source)}2{PTX_INTEGER[target.kind, target.bits]}.{_PTX_ROUNDING[rounding]}"
     return e.call(name, e.llvm(target), [value])
 
 

@@ -6,10 +6,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import primitives
-from kaio.dsl.intrinsic import Resolved, intrinsic, standard
-from kaio.dsl.numeric.operands import common_type, floats, one, operand_type, predicate, result_type, two
-from kaio.dsl.values import Type
-from kaio.dtypes import bool_, f32
+from kaio.dsl.intrinsic import intrinsic, standard
+from kaio.dsl.numeric.operands import floats, one, operand_type, result_type, two
+from kaio.dsl.values import BOOL
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
@@ -39,7 +38,7 @@ _PREDICATES = (
 for _python, _compare, _doc, _ptx in _PREDICATES:
     _name = _python.__name__
     _example = f"counts[i] = 1 if math.{_name}(1 / (x[i] - x[0])) else 2"
-    standard(_python, predicate(_name), _is(_compare), one, _doc, example=_example, ptx=_ptx)
+    standard(_python, floats(_name, result=BOOL), _is(_compare), one, _doc, example=_example, ptx=_ptx)
 
 
 def _signbit(e: Emitter, call: TypedCall, value: Any) -> Any:
@@ -50,7 +49,7 @@ def _signbit(e: Emitter, call: TypedCall, value: Any) -> Any:
 
 
 @intrinsic(
-    predicate("signbit"),
+    floats("signbit", result=BOOL),
     emit=_signbit,
     example="counts[i] = 1 if kaio.signbit(x[i] - 0.5) else 2",
     ptx="mov.b32",
@@ -78,12 +77,6 @@ standard(
 
 
 # ---------------------------------------------------------------------- near
-def _isclose_typing(a: Type, b: Type, *tolerances: Type) -> Resolved:
-    dtype = common_type("isclose", (a, b, *tolerances))
-    dtype = dtype if dtype.is_float and dtype.bits >= 32 else f32
-    return Resolved((dtype,) * (2 + len(tolerances)), bool_)  # type: ignore[arg-type]
-
-
 def _isclose(e: Emitter, call: TypedCall, a: Any, b: Any, rel_tol: Any = None, abs_tol: Any = None) -> Any:
     """Python's: equal, or `|a - b| <= max(rel_tol * max(|a|, |b|), abs_tol)`; an infinity is near itself only."""
     dtype = operand_type(call)
@@ -103,7 +96,7 @@ def _near(a: Any, b: Any, /, *, rel_tol: Any = 1e-9, abs_tol: Any = 0.0) -> None
 
 standard(
     math.isclose,
-    _isclose_typing,
+    floats("isclose", result=BOOL),
     _isclose,
     _near,
     "Whether two numbers are near, as Python says it: `|a - b| <= max(rel_tol * max(|a|, |b|), abs_tol)`; "

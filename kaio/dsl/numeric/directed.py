@@ -6,13 +6,12 @@ of them is ever fused with another operation.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kaio.dsl import primitives
 from kaio.dsl.intrinsic import Resolved, intrinsic
-from kaio.dsl.numeric.operands import floats, result_type
+from kaio.dsl.numeric.operands import example_of, floats, result_type
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Type, show
 
@@ -72,8 +71,7 @@ def _cuda(operation: str, mode: str) -> Any:
         name, operands = operation, list(values)
         if operation == "sub":
             name, operands[1] = "add", negate(e, operands[1], dtype)
-        letter = primitives.flush(e, dtype) if dtype.bits == 32 else ".d"
-        return e.call(f"llvm.nvvm.{name}.{_PTX_MODE[mode]}{letter}", e.llvm(dtype), operands)
+        return e.call(f"llvm.nvvm.{name}.{_PTX_MODE[mode]}{primitives.flush(e, dtype)}", e.llvm(dtype), operands)
 
     return emit
 
@@ -94,13 +92,12 @@ def _rounded(function: F) -> F:
     """The record of a function by its name: the operation and the rounding."""
     name = function.__name__
     operation, _, mode = name.partition("_")
-    arguments = ", ".join(("x[i]", "y[i]", "0.1")[: len(inspect.signature(function).parameters)])
     instruction = "add" if operation == "sub" else operation
     made = intrinsic(
         _typing(name),
         cuda=_cuda(operation, mode),
         host=_host(operation, mode),
-        example=f"out[i] = kaio.{name}({arguments})",
+        example=example_of(function, "x[i]", "y[i]", "0.1"),
         ptx=f"{instruction}.{_PTX_MODE[mode]}.f32",
     )
     return made(function)

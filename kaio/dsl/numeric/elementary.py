@@ -16,6 +16,7 @@ from kaio.dsl.numeric.operands import (
     operand_type,
     result_type,
     split,
+    step,
     two,
 )
 from kaio.dsl.values import Type, Weak
@@ -26,13 +27,12 @@ if TYPE_CHECKING:
 
 __all__ = ["cospi", "exp10", "rcbrt", "rcp", "rsqrt", "sincos", "sincospi", "sinpi"]
 
-_EXACT_HALF = "The square root, correctly rounded."
 standard(
     math.sqrt,
     floats("sqrt"),
-    lambda e, call, value: e.use(primitives.sqrt, value, call.result),
+    step(primitives.sqrt),
     one,
-    _EXACT_HALF,
+    "The square root, correctly rounded.",
     example="out[i] = math.sqrt(x[i])",
     ptx="sqrt.rn.f32",
 )
@@ -153,7 +153,7 @@ def _pair(name: str) -> Any:
         if name == "sincos" and dtype.bits == 32 and e.target.name == "cuda" and e.target.options.fastmath:  # type: ignore[attr-defined]
             return tuple(e.use(primitives.libdevice, part, [x], dtype) for part in ("sin", "cos"))
         places = [e.target.local(e, e.llvm(dtype), 1, f"{name}.{k}") for k in range(2)]
-        e.call(f"__nv_{name}{'f' if dtype.bits == 32 else ''}", e.void, [x, *places])
+        e.use(primitives.libdevice, name, [x, *places], dtype, e.void)
         return tuple(e.b.load(place) for place in places)
 
     return emit

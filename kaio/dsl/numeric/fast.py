@@ -5,13 +5,12 @@ They are what `@kaio.kernel(fastmath=True)` makes of a whole kernel, for one cal
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kaio.dsl import approximate
 from kaio.dsl.intrinsic import Resolved, intrinsic
-from kaio.dsl.numeric.operands import floats, result_type
+from kaio.dsl.numeric.operands import example_of, floats, result_type
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Type
 
@@ -55,11 +54,10 @@ def _fast(ptx: str, since: str = "", example: str = "") -> Callable[[F], F]:
                 return e.use(approximate.narrow, _NATIVE[name], *values, dtype)
             return rule(e, *values)
 
-        arguments = ", ".join(("x[i]", "y[i]")[: len(inspect.signature(function).parameters)])
         made = intrinsic(
             _typing(name),
             emit=emit,
-            example=example or f"out[i] = kaio.fast_{name}({arguments})",
+            example=example or example_of(function, "x[i]", "y[i]"),
             ptx=ptx,
             since=since,
             same_bits=False,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import primitives
 from kaio.dsl.intrinsic import Resolved, intrinsic, standard
-from kaio.dsl.numeric.operands import Typing, integers, one, result_type
+from kaio.dsl.numeric.operands import Typing, absolute, at_least, integers, one, result_type
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Type, Weak
 from kaio.dtypes import DType, f64, u32, u64
@@ -32,8 +32,7 @@ def _mulhi_cuda(e: Emitter, call: TypedCall, x: Any, y: Any) -> Any:
     dtype = result_type(call)
     if dtype.bits < 32:
         return _mulhi_wide(e, call, x, y)
-    name = {("i", 32): "i", ("u", 32): "ui", ("i", 64): "ll", ("u", 64): "ull"}[dtype.kind, dtype.bits]
-    return e.call(f"llvm.nvvm.mulhi.{name}", e.llvm(dtype), [x, y])
+    return e.call(f"llvm.nvvm.mulhi.{primitives.PTX_INTEGER[dtype.kind, dtype.bits]}", e.llvm(dtype), [x, y])
 
 
 @intrinsic(
@@ -89,8 +88,9 @@ def rhadd(x: int, y: int) -> int:
 
 
 def _sad(e: Emitter, call: TypedCall, x: Any, y: Any, z: Any) -> Any:
-    dtype, b = result_type(call), e.b
-    above = (b.icmp_signed if dtype.kind == "i" else b.icmp_unsigned)(">", x, y)
+    from kaio.dsl.compiler.emission.comparisons import compare_same
+
+    b, above = e.b, compare_same(e, ">", x, y, result_type(call))
     return b.add(b.select(above, b.sub(x, y), b.sub(y, x)), z)
 
 
@@ -98,7 +98,7 @@ def _sad_cuda(e: Emitter, call: TypedCall, x: Any, y: Any, z: Any) -> Any:
     dtype = result_type(call)
     if dtype.bits != 32:
         return _sad(e, call, x, y, z)
-    return e.call(f"llvm.nvvm.sad.{'i' if dtype.kind == 'i' else 'ui'}", e.llvm(dtype), [x, y, z])
+    return e.call(f"llvm.nvvm.sad.{primitives.PTX_INTEGER[dtype.kind, dtype.bits]}", e.llvm(dtype), [x, y, z])
 
 
 @intrinsic(integers("sad"), cuda=_sad_cuda, host=_sad, example="counts[i] = kaio.sad(n[i], 20, n[i])", ptx="sad.s32")
@@ -109,14 +109,7 @@ def sad(x: int, y: int, z: int) -> int:
 
 # ---------------------------------------------------------------------- divisors
 def _several(name: str) -> Typing:
-    typing = integers(name)
-
-    def checked(*values: Type) -> Resolved:
-        if not values:
-            raise RuleError(f"`{name}` takes an integer or more", f"for example `math.{name}(a, b)`")
-        return typing(*values)
-
-    return checked
+    return at_least(1, integers(name), f"`{name}` takes an integer or more", f"for example `math.{name}(a, b)`")
 
 
 def _divisor(e: Emitter, x: Any, y: Any) -> Any:
@@ -137,13 +130,8 @@ def _divisor(e: Emitter, x: Any, y: Any) -> Any:
     return a
 
 
-def _size(e: Emitter, x: Any, dtype: DType) -> Any:
-    negative = e.b.icmp_signed("<", x, x.type(0))
-    return e.b.select(negative, e.b.sub(x.type(0), x), x) if dtype.kind == "i" else x
-
-
 def _gcd(e: Emitter, call: TypedCall, *values: Any) -> Any:
-    sizes = [_size(e, value, result_type(call)) for value in values]
+    sizes = [absolute(e, value, result_type(call)) for value in values]
     result = sizes[0]
     for size in sizes[1:]:
         result = _divisor(e, result, size)
@@ -151,7 +139,7 @@ def _gcd(e: Emitter, call: TypedCall, *values: Any) -> Any:
 
 
 def _lcm(e: Emitter, call: TypedCall, *values: Any) -> Any:
-    sizes = [_size(e, value, result_type(call)) for value in values]
+    sizes = [absolute(e, value, result_type(call)) for value in values]
     result = sizes[0]
     for size in sizes[1:]:
         divisor = _divisor(e, result, size)

@@ -6,22 +6,14 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import primitives
-from kaio.dsl.intrinsic import Resolved, standard
-from kaio.dsl.numeric.operands import floats, from_library, result_type
-from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import Type
+from kaio.dsl.intrinsic import standard
+from kaio.dsl.numeric.operands import at_least, floats, from_library, result_type
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = ["norm3d", "norm4d", "rhypot", "rnorm3d", "rnorm4d"]
-
-
-def _hypot_typing(*coordinates: Type) -> Resolved:
-    if not coordinates:
-        raise RuleError("`hypot` takes a number or more", "for example `math.hypot(x, y)`")
-    return floats("hypot")(*coordinates)
 
 
 def _hypot(e: Emitter, call: TypedCall, *coordinates: Any) -> Any:
@@ -43,7 +35,7 @@ def _coordinates(*coordinates: Any) -> None: ...
 
 standard(
     math.hypot,
-    _hypot_typing,
+    at_least(1, floats("hypot"), "`hypot` takes a number or more", "for example `math.hypot(x, y)`"),
     _hypot,
     _coordinates,
     "The length of a vector of any number of coordinates; an infinity where one is infinite, even beside a NaN.",

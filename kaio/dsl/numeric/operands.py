@@ -8,26 +8,30 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kaio.dsl import literals, primitives, rules
 from kaio.dsl.casts import number
-from kaio.dsl.intrinsic import Resolved, Rule, intrinsic
+from kaio.dsl.intrinsic import Intrinsic, Resolved, Rule, intrinsic
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Scalar, TupleType, Type, Weak, show
 from kaio.dtypes import DType, bool_, f32
 
 if TYPE_CHECKING:
+    from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
 __all__ = [
     "Typing",
-    "common_type",
+    "absolute",
+    "at_least",
+    "example_of",
     "floats",
     "from_library",
     "integers",
     "library",
     "numbers",
     "one",
-    "predicate",
+    "operand_type",
     "result_type",
     "split",
+    "step",
     "two",
 ]
 
@@ -35,7 +39,7 @@ Typing = Callable[..., Resolved]
 
 
 # ---------------------------------------------------------------------- typing
-def common_type(name: str, values: tuple[Type, ...]) -> DType:
+def _common_type(name: str, values: tuple[Type, ...]) -> DType:
     """The one type of several numbers; literals take that of the others, wherever they stand."""
     found: list[Scalar] = [number(value, f"an argument of `{name}`") for value in values]
     found.sort(key=lambda value: isinstance(value, Weak))
@@ -55,22 +59,27 @@ def numbers(name: str) -> Typing:
     """All arguments have one type, and so has the result."""
 
     def typing(*values: Type) -> Resolved:
-        dtype = common_type(name, values)
+        dtype = _common_type(name, values)
         return Resolved((dtype,) * len(values), dtype)
 
     return typing
 
 
-def floats(name: str, narrow: bool = False) -> Typing:
-    """As `numbers`, and integers become f32; f16 and bf16 are computed in f32 and rounded, unless `narrow` says not."""
+def floats(name: str, narrow: bool = False, result: DType | None = None) -> Typing:
+    """As `numbers`, and integers become f32; f16 and bf16 are computed in f32, unless `narrow` says not.
+
+    The result is rounded to the floats' type, where none is given.
+    """
 
     def typing(*values: Type) -> Resolved:
-        dtype = common_type(name, values)
+        dtype = _common_type(name, values)
         if not dtype.is_float:
             dtype = f32
-        if dtype.bits < 32 and not narrow:
-            return Resolved((f32,) * len(values), f32, rounded=dtype)
-        return Resolved((dtype,) * len(values), dtype)
+        computed: DType = f32 if dtype.bits < 32 and not narrow else dtype
+        operands = (computed,) * len(values)
+        if result is not None:
+            return Resolved(operands, result)
+        return Resolved(operands, computed, rounded=None if computed is dtype else dtype)
 
     return typing
 
@@ -95,7 +104,7 @@ def integers(name: str, bits: tuple[int, ...] = (8, 16, 32, 64), result: DType |
     """All arguments have one integer type of these widths; so has the result, where none is given."""
 
     def typing(*values: Type) -> Resolved:
-        dtype = common_type(name, values)
+        dtype = _common_type(name, values)
         if not dtype.is_int:
             raise RuleError(f"`{name}` of {show(dtype)}; it takes integers", "cast it, for example `kaio.i32(...)`")
         if dtype.bits not in bits:
@@ -108,13 +117,15 @@ def integers(name: str, bits: tuple[int, ...] = (8, 16, 32, 64), result: DType |
     return typing
 
 
-def predicate(name: str) -> Typing:
-    """Floats of one type, and the result is a bool."""
+def at_least(count: int, typing: Typing, what: str, way_out: str) -> Typing:
+    """The typing of a function of any number of arguments, which says `what` is wrong with fewer than so many."""
 
-    def typing(*values: Type) -> Resolved:
-        return Resolved(floats(name)(*values).operands, bool_)  # type: ignore[arg-type]
+    def checked(*values: Type) -> Resolved:
+        if len(values) < count:
+            raise RuleError(what, way_out)
+        return typing(*values)
 
-    return typing
+    return checked
 
 
 # ---------------------------------------------------------------------- rules
@@ -131,22 +142,42 @@ def operand_type(call: TypedCall, position: int = 0) -> DType:
     return found
 
 
+def step(primitive: Intrinsic) -> Rule:
+    """A primitive that takes the float type last."""
+    return lambda e, call, *values: e.use(primitive, *values, result_type(call))
+
+
 def library(name: str) -> Rule:
     """A function of NVIDIA's libdevice, by its name for f64."""
     return lambda e, call, *values: e.use(primitives.libdevice, name, list(values), result_type(call))
 
 
+def absolute(e: Emitter, value: Any, dtype: DType) -> Any:
+    """The absolute value of a number of that type."""
+    if dtype.is_float:
+        return e.use(primitives.fabs, value, dtype)
+    if dtype.kind == "u":
+        return value
+    zero = e.const(dtype, 0)
+    return e.b.select(e.b.icmp_signed("<", value, zero), e.b.sub(zero, value), value)
+
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def from_library(ptx: str, *, called: str = "", example: str = "", same_bits: bool = False) -> Callable[[F], F]:
+def example_of(function: Callable[..., Any], *arguments: str) -> str:
+    """The example of a function of floats: a call with as many of these arguments as it takes."""
+    taken = arguments[: len(inspect.signature(function).parameters)]
+    return f"out[i] = kaio.{function.__name__}({', '.join(taken)})"
+
+
+def from_library(ptx: str, *, example: str = "", same_bits: bool = False) -> Callable[[F], F]:
     """Make the record of a function of libdevice from a signature, all of whose parameters are floats of one type."""
 
     def record(function: F) -> F:
         name = function.__name__
-        arguments = ", ".join(("x[i]", "y[i]", "0.5", "0.25")[: len(inspect.signature(function).parameters)])
-        shown = example or f"out[i] = kaio.{name}({arguments})"
-        made = intrinsic(floats(name), emit=library(called or name), example=shown, ptx=ptx, same_bits=same_bits)
+        shown = example or example_of(function, "x[i]", "y[i]", "0.5", "0.25")
+        made = intrinsic(floats(name), emit=library(name), example=shown, ptx=ptx, same_bits=same_bits)
         return made(function)
 
     return record

@@ -105,17 +105,12 @@ def logb(x: Any) -> Any:
     """The exponent of x as a float: `floor(log2(abs(x)))`, exactly; -inf for 0, inf for an infinity."""
 
 
-def _ilogb_typing(x: Type) -> Resolved:
-    (dtype,) = floats("ilogb")(x).operands
-    return Resolved((dtype,), i32)
-
-
 def _ilogb(e: Emitter, call: TypedCall, x: Any) -> Any:
     dtype = operand_type(call)
     return e.use(primitives.libdevice, "ilogb", [x], dtype, e.llvm(i32))
 
 
-@intrinsic(_ilogb_typing, emit=_ilogb, example="counts[i] = kaio.ilogb(x[i])", ptx="clz.b32")
+@intrinsic(floats("ilogb", result=i32), emit=_ilogb, example="counts[i] = kaio.ilogb(x[i])", ptx="clz.b32")
 def ilogb(x: Any) -> int:
     """The exponent of x as an i32: -2**31 for 0 and NaN, 2**31 - 1 for infinities."""
     raise NotImplementedError

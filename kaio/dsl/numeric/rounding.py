@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import builtins
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kaio.dsl import primitives
-from kaio.dsl.intrinsic import Intrinsic, intrinsic, standard
-from kaio.dsl.numeric.operands import floats, one, result_type
-
-if TYPE_CHECKING:
-    from kaio.dsl.compiler.emission.emit import Emitter
-    from kaio.dsl.compiler.ir import TypedCall
+from kaio.dsl.intrinsic import intrinsic, standard
+from kaio.dsl.numeric.operands import floats, one, step
 
 __all__ = ["fma", "rint"]
-
-
-def _rounding(primitive: Intrinsic) -> Any:
-    return lambda e, call, value: e.use(primitive, value, call.result)
 
 
 _ROUNDINGS = (
@@ -35,25 +27,17 @@ _ROUNDINGS = (
 for _python, _primitive, _doc, _ptx in _ROUNDINGS:
     _name = _python.__name__
     _written = _name if _python is builtins.round else f"math.{_name}"
-    standard(
-        _python, floats(_name), _rounding(_primitive), one, _doc, example=f"out[i] = {_written}(x[i] * 9)", ptx=_ptx
-    )
+    standard(_python, floats(_name), step(_primitive), one, _doc, example=f"out[i] = {_written}(x[i] * 9)", ptx=_ptx)
 
 
-@intrinsic(
-    floats("rint"), emit=_rounding(primitives.rint), example="wide[i] = kaio.rint(d[i] * 9)", ptx="cvt.rni.f64.f64"
-)
+@intrinsic(floats("rint"), emit=step(primitives.rint), example="wide[i] = kaio.rint(d[i] * 9)", ptx="cvt.rni.f64.f64")
 def rint(x: Any) -> Any:
     """The nearest whole number, halves to even; a float. The same as `round`."""
 
 
-def _fma(e: Emitter, call: TypedCall, x: Any, y: Any, z: Any) -> Any:
-    return e.use(primitives.fma, x, y, z, result_type(call))
-
-
 @intrinsic(
     floats("fma", narrow=True),
-    emit=_fma,
+    emit=step(primitives.fma),
     stands_for=tuple(filter(None, (getattr(math, "fma", None),))),
     example="out[i] = kaio.fma(x[i], y[i], 0.5)",
     ptx="fma.rn.f32",

@@ -7,10 +7,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import primitives
-from kaio.dsl.intrinsic import Intrinsic, Resolved, intrinsic, standard
-from kaio.dsl.numeric.operands import Typing, floats, library, numbers, one, result_type
-from kaio.dsl.rule_error import RuleError
-from kaio.dsl.values import Type
+from kaio.dsl.intrinsic import Intrinsic, intrinsic, standard
+from kaio.dsl.numeric.operands import Typing, absolute, at_least, floats, library, numbers, one, result_type
 from kaio.dtypes import DType
 
 if TYPE_CHECKING:
@@ -23,10 +21,11 @@ __all__ = ["clamp", "fdim", "maximum", "minimum", "saturate", "sign"]
 # ---------------------------------------------------------------------- min, max
 def choose(e: Emitter, primitive: Intrinsic, x: Any, y: Any, dtype: DType) -> Any:
     """The smaller or the larger of two, as `primitive` says for floats."""
+    from kaio.dsl.compiler.emission.comparisons import compare_same
+
     if dtype.is_float:
         return e.use(primitive, x, y, dtype)
-    compare = e.b.icmp_signed if dtype.kind == "i" else e.b.icmp_unsigned
-    return e.b.select(compare("<" if primitive is primitives.minnum else ">", y, x), y, x)
+    return e.b.select(compare_same(e, "<" if primitive is primitives.minnum else ">", y, x, dtype), y, x)
 
 
 def _extreme(primitive: Intrinsic) -> Any:
@@ -40,14 +39,7 @@ def _extreme(primitive: Intrinsic) -> Any:
 
 
 def _several(name: str) -> Typing:
-    typing = numbers(name)
-
-    def checked(*values: Type) -> Resolved:
-        if len(values) < 2:
-            raise RuleError(f"`{name}` takes two numbers or more", "a buffer is reduced in a loop")
-        return typing(*values)
-
-    return checked
+    return at_least(2, numbers(name), f"`{name}` takes two numbers or more", "a buffer is reduced in a loop")
 
 
 def _numbers(*values: Any) -> None: ...
@@ -146,13 +138,7 @@ def fdim(x: Any, y: Any) -> Any:
 
 # ---------------------------------------------------------------------- magnitude and sign
 def _abs(e: Emitter, call: TypedCall, value: Any) -> Any:
-    dtype = result_type(call)
-    if dtype.is_float:
-        return e.use(primitives.fabs, value, dtype)
-    if dtype.kind == "u":
-        return value
-    zero = e.const(dtype, 0)
-    return e.b.select(e.b.icmp_signed("<", value, zero), e.b.sub(zero, value), value)
+    return absolute(e, value, result_type(call))
 
 
 standard(

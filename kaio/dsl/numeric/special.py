@@ -15,9 +15,6 @@ from kaio.dsl.values import Type, show
 from kaio.dtypes import DType, i32
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
