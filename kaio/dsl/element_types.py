@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kaio.dsl.complexes import complex_type
-from kaio.dsl.structs import struct_type
+from kaio.dsl.records import parameter_type
 from kaio.dsl.values import Type
 from kaio.dsl.vectors import vector_type
 from kaio.dtypes import DType
 
 __all__ = ["element_type"]
 
-_BY_KIND: dict[str, Callable[[DType], Type]] = {"c": complex_type, "s": struct_type, "v": vector_type}
+_BY_KIND: dict[str, Callable[[DType], Type]] = {"c": complex_type, "s": parameter_type, "v": vector_type}
 
 
 def element_type(dtype: DType) -> Type:
