@@ -15,7 +15,7 @@ from kaio.dsl.intrinsic import STANDARD, Intrinsic, Resolved, standard
 from kaio.dsl.overloads import METHODS, OVERLOADS
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import BOOL, TupleType, Type, Weak, show
-from kaio.dtypes import DType, f64
+from kaio.dtypes import DType
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
@@ -25,7 +25,7 @@ __all__ = ["cast_to"]
 
 
 def _number(value: Type, what: str) -> Type:
-    if not isinstance(value, DType | Weak | ComplexType):
+    if not complexes.is_number(value):
         raise RuleError(f"{what} is a number, not {show(value)}")
     return value
 
@@ -70,7 +70,7 @@ def _complex_typing(real: Type, *imag: Type) -> Resolved:
     merged = real
     for part in imag:
         merged = rules.common(merged, part, "in complex with")  # type: ignore[arg-type]
-    made = complex_of(f64 if literals.default(merged) is f64 else literals.default(merged))  # type: ignore[arg-type]
+    made = complex_of(literals.default(merged))  # type: ignore[arg-type]
     return Resolved((made.items[0],) * (1 + len(imag)), made)
 
 
@@ -93,7 +93,7 @@ def _typing(name: str, result: str) -> Callable[..., Resolved]:
         given = _number(value, f"an argument of `{name}`")
         if not isinstance(given, ComplexType):
             rules.check_computes(name, given)  # type: ignore[arg-type]
-        made = complexes.common(given, ComplexType((Weak("f", (0.0,)), Weak("f", (0.0,)))))
+        made = complexes.common(given, complexes.literal(0j))
         results = {"complex": made, "real": made.items[0], "bool": BOOL, "pair": TupleType(made.items)}
         return Resolved((made,), results[result])
 

@@ -14,11 +14,11 @@ from kaio.dsl import literals, operators, rules, stores, symbols
 from kaio.dsl.intrinsic import Intrinsic, Resolved
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import BOOL, Compound, Scalar, Type, Weak, show
-from kaio.dtypes import DType, bool_, c64, c128, f32, f64
+from kaio.dtypes import COMPLEX, DType, bool_, f32, f64
 
 __all__ = ["ARITHMETIC", "COMPARE", "NEGATE", "ComplexType", "common", "complex_of", "complex_type", "literal", "merge"]
 
-_REAL = Weak("f", (0.0,))
+_REAL = Weak("f", (0.0,))  # the imaginary part of a real number
 _CONDITIONAL = "conditional expression"
 
 
@@ -36,7 +36,7 @@ class ComplexType(Compound):
     @property
     def dtype(self) -> DType | None:
         """c64 or c128; None of a literal."""
-        return next((dtype for dtype in _ALL if dtype.parts[0][1] is self.items[0]), None)
+        return next((dtype for dtype in COMPLEX if dtype.parts[0][1] is self.items[0]), None)
 
     @property
     def value(self) -> complex | None:
@@ -64,9 +64,6 @@ class ComplexType(Compound):
         return self.dtype.name if self.dtype is not None else f"complex literal {self.value}"
 
 
-_ALL: tuple[DType, ...] = (c64, c128)
-
-
 def complex_type(dtype: DType) -> ComplexType:
     """The type of values of c64 or c128."""
     return ComplexType((dtype.parts[0][1], dtype.parts[1][1]))
@@ -85,19 +82,15 @@ def literal(value: complex) -> ComplexType:
 
 def common(a: Type, b: Type) -> ComplexType:
     """The one complex type of two numbers, of which one at least is complex."""
-    parts = [t.items[0] if isinstance(t, ComplexType) else t for t in (a, b)]
-    weak = [p for p in parts if isinstance(p, Weak)]
-    strong = [p for p in parts if isinstance(p, DType)]
-    made = complex_of(f64 if f64 in strong else f32)
-    if weak and len(weak) == len(parts):
-        for type_ in (a, b):
-            for part in type_.items if isinstance(type_, ComplexType) else (type_,):
-                literals.default(part)  # type: ignore[arg-type]
-    for type_ in (a, b):
-        for part in type_.items if isinstance(type_, ComplexType) else (type_,):
-            if isinstance(part, Weak):
-                literals.check_fits(made.items[0], part)  # type: ignore[arg-type]
-    return made
+    parts = [part for type_ in (a, b) for part in (type_.items if isinstance(type_, ComplexType) else (type_,))]
+    weak = [part for part in parts if isinstance(part, Weak)]
+    held: DType = f64 if f64 in parts else f32
+    for part in weak:
+        if len(weak) == len(parts):
+            literals.default(part)
+        else:
+            literals.check_fits(held, part)
+    return complex_of(held)
 
 
 def is_number(type_: Type) -> bool:
@@ -136,8 +129,7 @@ def _binary(op: str, left: Type, right: Type) -> operators.Found | None:
     if folded is not None:
         return ARITHMETIC, Resolved((left, right), folded, ("literal",))
     for side in (left, right):
-        if isinstance(side, DType):
-            rules.check_computes(op, left if side is left else right)  # type: ignore[arg-type]
+        rules.check_computes(op, side)  # type: ignore[arg-type]
     made = common(left, right)
     if op == "**":
         return _power(left, right, made)
@@ -173,11 +165,7 @@ def _power(left: Type, right: Type, made: ComplexType) -> operators.Found:
 def _compare(op: str, left: Type, right: Type) -> operators.Found:
     """Part by part and exact, as comparisons of numbers are."""
     parts = [side.items if isinstance(side, ComplexType) else (side, _REAL) for side in (left, right)]
-    found = []
-    for x, y in zip(*parts, strict=True):
-        if y is _REAL and isinstance(x, DType):
-            y = Weak("f", (0.0,))
-        found.append(rules.binary(op, x, y))
+    found = [rules.binary(op, x, y) for x, y in zip(*parts, strict=True)]
     return COMPARE, Resolved((left, right), BOOL, (op, tuple(found)))
 
 
@@ -216,7 +204,7 @@ def merge(known: Sequence[Type], what: str, scalars: Callable[[list[Any]], Type]
     if other is not None:
         first = next(t for t in known if isinstance(t, ComplexType))
         raise RuleError(f"`{what}` is {show(first)} and also {show(other)}", "give the two different names")
-    parts = [t.items if isinstance(t, ComplexType) else (t, Weak("f", (0.0,))) for t in known]
+    parts = [t.items if isinstance(t, ComplexType) else (t, _REAL) for t in known]
     if any(isinstance(p, DType) and not p.is_float for p, _ in parts):
         parts = [(f32 if isinstance(p, DType) and not p.is_float else p, q) for p, q in parts]
     merged = ComplexType((scalars([p for p, _ in parts]), scalars([q for _, q in parts])))
