@@ -328,6 +328,6 @@ def dtype_of(what: Any) -> DType:
 
         return struct_dtype(numpy)
     if found is None:
-        names = ", ".join(map(repr, (*DTYPES, *COMPLEX)))
+        names = ", ".join(map(repr, _ALL))
         raise KaioError(f"kaio has no element type for NumPy's `{numpy}`", help=f"convert it to one of {names}")
     return found

@@ -53,7 +53,7 @@ class StructDType(DType):
 
     def __call__(cls, *args: Any) -> Any:
         """The NumPy scalar of these fields."""
-        return np.array(args[0] if len(args) == 1 else tuple(args), cls.numpy)[()]
+        return np.array(args[0] if len(args) == 1 else args, cls.numpy)[()]
 
 
 def _reduced(dtype: StructDType) -> tuple[Any, ...]:
@@ -61,16 +61,12 @@ def _reduced(dtype: StructDType) -> tuple[Any, ...]:
 
 
 copyreg.pickle(StructDType, _reduced)
-_KNOWN: dict[np.dtype[Any], StructDType] = {}
 
 
+@cache
 def struct_dtype(numpy: np.dtype[Any]) -> StructDType:
     """The element type of a structured dtype, or KaioError naming the field that kaio cannot have."""
-    found = _KNOWN.get(numpy)
-    if found is None:
-        fields = tuple(_field(numpy, name) for name in numpy.names or ())
-        found = _KNOWN[numpy] = _made(numpy, fields)
-    return found
+    return _made(numpy, tuple(_field(numpy, name) for name in numpy.names or ()))
 
 
 @cache
@@ -151,9 +147,9 @@ def _field(numpy: np.dtype[Any], name: str) -> StructField:
     assert numpy.fields is not None
     given, offset = numpy.fields[name][:2]
     base, shape = given.subdtype or (given, ())
-    if int(np.prod(shape, dtype=np.int64)) > _MOST_ITEMS:
+    if math.prod(shape) > _MOST_ITEMS:
         raise KaioError(
-            f"field `{name}` has {int(np.prod(shape))} items, and a struct in a kernel holds at most {_MOST_ITEMS}",
+            f"field `{name}` has {math.prod(shape)} items, and a struct in a kernel holds at most {_MOST_ITEMS}",
             help="pass it as a buffer of its own",
         )
     try:

@@ -7,7 +7,6 @@ and a column of the right one are 32 bytes long, and a lane has words of 4 bytes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -68,11 +67,6 @@ class FragmentType(Compound):
             return (self.dtype,) * 4
         word: Any = u32
         return (word,) * (4 if self.role == "a" else 2)
-
-    @property
-    def fields(self) -> Mapping[str, int]:
-        """None."""
-        return {}
 
     def with_items(self, items: tuple[Type, ...]) -> FragmentType:
         """The same: its parts have one type."""

@@ -24,9 +24,10 @@ def merge_branches(types: Sequence[Scalar]) -> Scalar:
     if len(weak) == len(types):
         joined = literals.join(weak)
         return default(joined) if len(joined.values) > _MOST_OF_A_CONDITIONAL else joined
-    merged: Scalar = max((t for t in types if isinstance(t, DType)), key=lambda type_: type_.is_float)
     # Floats first: an integer beside one takes its type, whatever other integers there are.
-    for type_ in sorted(types, key=lambda type_: not (isinstance(type_, DType) and type_.is_float)):
+    ordered = sorted(types, key=lambda type_: not (isinstance(type_, DType) and type_.is_float))
+    merged: Scalar = next(t for t in ordered if isinstance(t, DType))
+    for type_ in ordered:
         if isinstance(type_, Weak) and merged is BOOL:
             raise RuleError(f"one branch is bool and the other {show(type_)}", "cast one of them")
         merged = common(merged, type_, "or")

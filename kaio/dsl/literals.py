@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from kaio.dsl import symbols
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import BOOL, Scalar, Weak, show
-from kaio.dtypes import DTYPES, DType, f32, f64, i32, i64
+from kaio.dtypes import DType, f32, f64, i32, i64, u64
 from kaio.rounding import fits_float
 
 __all__ = ["check_fits", "default", "fits", "fold", "fold_unary", "fold_values", "join", "literal"]
@@ -69,8 +69,7 @@ def default(type_: Scalar) -> DType:
     alone = f32 if type_.kind == "f" else i32
     for value in type_.values:
         if not fits(alone, value):
-            wide = [d for d in ((f64,) if type_.kind == "f" else (i64, *DTYPES)) if d.is_int == alone.is_int]
-            held = next((d for d in wide if fits(d, value)), None)
+            held = next((wide for wide in ((f64,) if type_.kind == "f" else (i64, u64)) if fits(wide, value)), None)
             raise RuleError(
                 f"`{value!r}` does not fit {show(alone)}, the type of a literal that stands alone",
                 f"write `kaio.{held!r}({value!r})`" if held else "no type of kaio holds this value",

@@ -41,8 +41,6 @@ def check_span(array: BufferType | ArrayType, index: Type, count: int, name: str
 
 def check_alignment(e: Emitter, pointer: Any, nbytes: int, what: str) -> None:
     """A fault, where the target checks, unless an address is a multiple of that power of two."""
-    from llvmlite import ir as llvm
-
-    wide = llvm.IntType(64)
+    wide = e.integer(64)
     rest = e.b.and_(e.b.ptrtoint(pointer, wide), wide(nbytes - 1))
     e.target.check(e, e.b.icmp_unsigned("==", rest, wide(0)), f"{what} an address that is no multiple of {nbytes}")
