@@ -16,6 +16,7 @@ from tests.dsl.from_text import kernel
 from tests.dsl.warps import CPU, fault, run
 
 
+@kaio.kernel
 def counted(x: In[i32], out: Out[i32]) -> None:
     t = (kaio.thread_idx.z * kaio.block_dim.y + kaio.thread_idx.y) * kaio.block_dim.x + kaio.thread_idx.x
     total = 0
@@ -27,7 +28,7 @@ def counted(x: In[i32], out: Out[i32]) -> None:
 
 def check_counts(x: np.ndarray, block: Any, device: kaio.Device) -> None:
     expected = sum(1000 * (x > k).sum() + 10 * (x > k).all() + (x > k).any() for k in range(5))
-    np.testing.assert_array_equal(run(kaio.kernel(counted), block, x, np.zeros_like(x), device=device)[1], expected)
+    np.testing.assert_array_equal(run(counted, block, x, np.zeros_like(x), device=device)[1], expected)
 
 
 @given(x=st.lists(st.integers(0, 6), min_size=1, max_size=80))
@@ -41,6 +42,7 @@ def test_a_barrier_counts_in_blocks_of_every_shape(device: kaio.Device, block: A
     check_counts(np.random.default_rng(0).integers(0, 6, int(np.prod(block))).astype(np.int32), block, device)
 
 
+@kaio.kernel
 def some_left(out: Out[i32], n: i32) -> None:
     t = kaio.thread_idx.x
     if t >= n:
@@ -51,11 +53,12 @@ def some_left(out: Out[i32], n: i32) -> None:
 
 @pytest.mark.parametrize("n", [1, 40, 70])
 def test_threads_that_have_returned_are_not_counted(n: int) -> None:
-    result = run(kaio.kernel(some_left), 70, np.zeros(70, np.int32), n)[0]
+    result = run(some_left, 70, np.zeros(70, np.int32), n)[0]
     np.testing.assert_array_equal(result, np.where(np.arange(70) < n, (n + 1) // 2 + 100, 0))
 
 
 # ---------------------------------------------------------------------- named barriers
+@kaio.kernel
 def pipeline(x: In[i32], out: Out[i32], rounds: i32) -> None:
     """Warp 0 makes, the others use: barrier 1 says that there is something, barrier 2 that it was used."""
     s = kaio.shared_mem(32, i32)
@@ -76,11 +79,12 @@ def pipeline(x: In[i32], out: Out[i32], rounds: i32) -> None:
 @pytest.mark.parametrize("warps", [2, 3, 8])
 def test_a_warp_hands_work_to_others_through_two_named_barriers(device: kaio.Device, warps: int) -> None:
     x = np.arange(32, dtype=np.int32) * 3
-    result = run(kaio.kernel(pipeline), 32 * warps, x, np.zeros(32 * warps, np.int32), 7, device=device)[1]
+    result = run(pipeline, 32 * warps, x, np.zeros(32 * warps, np.int32), 7, device=device)[1]
     used = 7 * x[::-1] + sum(range(7))
     np.testing.assert_array_equal(result.reshape(warps, 32), [0 * used, *[used] * (warps - 1)])
 
 
+@kaio.kernel
 def halves(out: Out[i32], order: In[i32]) -> None:
     """Each half of the block has a barrier of its own."""
     s = kaio.shared_mem(128, i32)
@@ -96,19 +100,21 @@ def halves(out: Out[i32], order: In[i32]) -> None:
 
 def test_named_barriers_of_two_halves_do_not_mix(device: kaio.Device) -> None:
     t = np.arange(128)
-    result = run(kaio.kernel(halves), 128, np.zeros(128, np.int32), np.array([7, 15], np.int32), device=device)[0]
+    result = run(halves, 128, np.zeros(128, np.int32), np.array([7, 15], np.int32), device=device)[0]
     np.testing.assert_array_equal(result, (t // 64 * 64 + (t + 33) % 64) * 10 + 3)
 
 
+@kaio.kernel
 def partial_warp(out: Out[i32]) -> None:
     kaio.named_bar_sync(1, 64)
     out[kaio.thread_idx.x] = 1
 
 
 def test_a_warp_that_is_not_full_counts_as_one() -> None:
-    assert run(kaio.kernel(partial_warp), 40, np.zeros(40, np.int32))[0].all()
+    assert run(partial_warp, 40, np.zeros(40, np.int32))[0].all()
 
 
+@kaio.kernel
 def too_few(out: Out[i32]) -> None:
     if kaio.warp_id() == 0:
         kaio.named_bar_sync(1, 96)
@@ -117,7 +123,7 @@ def too_few(out: Out[i32]) -> None:
 
 
 def test_a_named_barrier_to_which_too_few_come_is_reported_with_both_lines() -> None:
-    message = fault(kaio.kernel(too_few), 64, np.zeros(1, np.int32))
+    message = fault(too_few, 64, np.zeros(1, np.int32))
     assert message.startswith(
         "named barrier 1 is never completed in kernel `too_few`\n"
         "  thread (0, 0, 0) of block (0, 0, 0) waits here for 96 threads; 32 have come, and no other can\n"

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 import kaio
 from kaio import In, KernelTypeError, Out, i32, u32
 from tests.dsl.from_text import kernel
-from tests.dsl.warps import bits, fault, run, warps
+from tests.dsl.warps import bits, fault, masks_of, run, warps
 
 
+@kaio.kernel
 def votes(x: In[i32], masks: In[u32], every: Out[u32], some: Out[u32], same: Out[u32], true: Out[u32]) -> None:
     t = kaio.thread_idx.x
     every[t] = u32(kaio.vote_all(x[t] > 0, masks[t]))
@@ -24,18 +25,13 @@ def votes(x: In[i32], masks: In[u32], every: Out[u32], some: Out[u32], same: Out
     true[t] = kaio.ballot(x[t] > 0, masks[t])
 
 
-def masks_of(groups: np.ndarray) -> np.ndarray:
-    """For each thread the lanes of its warp that are in its group."""
-    return np.array([bits(warp == group) for warp in warps(groups) for group in warp], np.uint32)
-
-
 PAIRS = st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=100)
 
 
 def check_votes(pairs: list[tuple[int, bool]], device: kaio.Device) -> None:
     groups, x = np.array([g for g, _ in pairs]), np.array([p for _, p in pairs], np.int32)
     masks, empty = masks_of(groups), np.zeros(len(pairs), np.uint32)
-    found = run(kaio.kernel(votes), len(pairs), x, masks, empty, empty, empty, empty, device=device)[2:]
+    found = run(votes, len(pairs), x, masks, empty, empty, empty, empty, device=device)[2:]
     expected = []
     for flags, of in zip(warps(x > 0), warps(masks), strict=True):
         for mask in of:
@@ -57,6 +53,7 @@ def test_a_vote_asks_the_lanes_of_its_mask_on_a_gpu(pairs: list[tuple[int, bool]
     check_votes(pairs, kaio.Device("cuda:0"))
 
 
+@kaio.kernel
 def without_masks(x: In[i32], out: Out[u32], n: i32) -> None:
     t = kaio.thread_idx.x
     if t >= n:
@@ -70,7 +67,7 @@ def test_without_a_mask_all_lanes_take_part_that_have_not_returned(device: kaio.
     expected = []
     for values in warps(x[:n]):
         expected += [bits(values > 0) + 2 + bits(values == value) for value in values]
-    result = run(kaio.kernel(without_masks), threads, x, np.zeros(threads, np.uint32), n, device=device)[1]
+    result = run(without_masks, threads, x, np.zeros(threads, np.uint32), n, device=device)[1]
     np.testing.assert_array_equal(result[:n], np.array(expected, np.uint64).astype(np.uint32))
 
 
@@ -102,6 +99,7 @@ def test_a_match_compares_every_bit(device: kaio.Device, dtype: Any, kinds: int)
             assert (every[first + lane], is_same[first + lane]) == ((mask, True) if equal == mask else (0, False))
 
 
+@kaio.kernel
 def relations(out: Out[u32]) -> None:
     t = kaio.thread_idx.x
     every = kaio.lanemask_lt() | kaio.lanemask_eq() | kaio.lanemask_gt()
@@ -112,10 +110,11 @@ def relations(out: Out[u32]) -> None:
 
 
 def test_masks_of_lanes_before_and_behind_this_one(device: kaio.Device) -> None:
-    result = run(kaio.kernel(relations), 64, np.zeros(64, np.uint32), device=device)[0]
+    result = run(relations, 64, np.zeros(64, np.uint32), device=device)[0]
     np.testing.assert_array_equal(result, [(1 << lane) - 1 for lane in range(32)] * 2)
 
 
+@kaio.kernel
 def active(out: Out[u32]) -> None:
     t = kaio.thread_idx.x
     out[t] = 0
@@ -124,12 +123,13 @@ def active(out: Out[u32]) -> None:
 
 
 def test_lanes_of_a_branch_are_active_together_on_the_cpu_device() -> None:
-    result = run(kaio.kernel(active), 40, np.zeros(40, np.uint32))[0]
+    result = run(active, 40, np.zeros(40, np.uint32))[0]
     threads = np.arange(40)
     expected = [bits(warp % 3 == 0) for warp in warps(threads) for _ in warp]
     np.testing.assert_array_equal(result, np.where(threads % 3 == 0, expected, 0))
 
 
+@kaio.kernel
 def aggregated(x: In[i32], count: kaio.InOut[i32], places: Out[i32]) -> None:
     """Each lane of a branch gets a place, for one atomic addition a warp."""
     t = kaio.thread_idx.x
@@ -150,9 +150,7 @@ def aggregated(x: In[i32], count: kaio.InOut[i32], places: Out[i32]) -> None:
 
 def test_active_lanes_may_share_one_atomic_addition(device: kaio.Device) -> None:
     x = np.random.default_rng(3).integers(0, 2, 100).astype(np.int32)
-    _, count, places = run(
-        kaio.kernel(aggregated), 100, x, np.zeros(1, np.int32), np.full(100, -1, np.int32), device=device
-    )
+    _, count, places = run(aggregated, 100, x, np.zeros(1, np.int32), np.full(100, -1, np.int32), device=device)
     assert count[0] == x.sum()
     np.testing.assert_array_equal(np.sort(places[x > 0]), np.arange(x.sum()))
     assert (places[x == 0] == -1).all()
@@ -248,6 +246,7 @@ def test_warps_of_any_program_agree_with_its_model_on_a_gpu(
 
 
 # ---------------------------------------------------------------------- faults and refusals
+@kaio.kernel
 def in_a_branch(out: Out[u32]) -> None:
     t = kaio.thread_idx.x
     if t < 4:
@@ -256,7 +255,7 @@ def in_a_branch(out: Out[u32]) -> None:
 
 
 def test_a_vote_that_not_all_lanes_reach_is_reported_with_both_lines() -> None:
-    message = fault(kaio.kernel(in_a_branch), 8, np.zeros(8, np.uint32))
+    message = fault(in_a_branch, 8, np.zeros(8, np.uint32))
     assert message.startswith("`ballot` can never be completed in kernel `in_a_branch`\n")
     assert "(lane 0) waits here for all lanes of its warp" in message
     assert "thread (4, 0, 0) (lane 4) waits here" in message

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import kaio
 from kaio import DType, In, KernelTypeError, Out, f32, i32, u32
 from tests.dsl.from_text import kernel
-from tests.dsl.warps import CPU, fault, run, shuffle, warps
+from tests.dsl.warps import CPU, fault, masks_of, run, shuffle, warps
 
 MODES = ("idx", "up", "down", "bfly")
 DTYPES = [getattr(kaio, name) for name in ["bool_", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64"]]
@@ -68,6 +68,7 @@ def test_lanes_are_numbered_x_first_in_blocks_of_several_dimensions(device: kaio
     np.testing.assert_array_equal(result, x ^ 5)
 
 
+@kaio.kernel
 def places(out: Out[i32]) -> None:
     t = (kaio.thread_idx.z * kaio.block_dim.y + kaio.thread_idx.y) * kaio.block_dim.x + kaio.thread_idx.x
     out[t] = kaio.lane_id() + 100 * kaio.warp_id()
@@ -76,7 +77,7 @@ def places(out: Out[i32]) -> None:
 @pytest.mark.parametrize("block", [1, 33, (5, 7), (3, 4, 9), 1024])
 def test_lane_and_warp_are_those_of_the_linear_thread(device: kaio.Device, block: Any) -> None:
     count = int(np.prod(block))
-    result = run(kaio.kernel(places), block, np.zeros(count, np.int32), device=device)[0]
+    result = run(places, block, np.zeros(count, np.int32), device=device)[0]
     np.testing.assert_array_equal(result, np.arange(count) % 32 + 100 * (np.arange(count) // 32))
 
 
@@ -104,6 +105,7 @@ def test_any_shuffle_within_the_lanes_of_a_block(threads: int, width: int, mode:
 
 
 # ---------------------------------------------------------------------- who takes part
+@kaio.kernel
 def by_groups(x: In[i32], masks: In[u32], out: Out[i32]) -> None:
     """Each lane exchanges with those of its own mask, all at one place."""
     t = kaio.thread_idx.x
@@ -117,13 +119,11 @@ def by_groups(x: In[i32], masks: In[u32], out: Out[i32]) -> None:
 @given(groups=st.lists(st.integers(0, 4), min_size=1, max_size=70))
 @settings(max_examples=40, deadline=None)
 def test_lanes_with_different_masks_exchange_apart_at_one_place(groups: list[int]) -> None:
-    masks, expected = [], []
-    for warp in warps(np.array(groups)):
-        masks += [sum(1 << lane for lane, other in enumerate(warp) if other == group) for group in warp]
+    numbers, expected = np.array(groups), []
     x = np.arange(len(groups), dtype=np.int32) + 1
-    for values, groups_of in zip(warps(x), warps(np.array(groups)), strict=True):
+    for values, groups_of in zip(warps(x), warps(numbers), strict=True):
         expected += [values[groups_of == group].sum() for group in groups_of]
-    result = run(kaio.kernel(by_groups), len(groups), x, np.array(masks, np.uint32), np.zeros_like(x))[2]
+    result = run(by_groups, len(groups), x, masks_of(numbers), np.zeros_like(x))[2]
     np.testing.assert_array_equal(result, expected)
 
 
@@ -134,6 +134,7 @@ def neighbour(value, rounds):
     return value
 
 
+@kaio.kernel
 def in_a_function(x: In[f32], out: Out[f32], rounds: i32) -> None:
     t = kaio.thread_idx.x
     first = neighbour(x[t], rounds)
@@ -144,10 +145,11 @@ def in_a_function(x: In[f32], out: Out[f32], rounds: i32) -> None:
 def test_shuffles_in_loops_of_device_functions_keep_apart(device: kaio.Device) -> None:
     x = np.arange(96, dtype=np.float32)
     swapped = x.reshape(-1, 2)[:, ::-1].reshape(-1)
-    result = run(kaio.kernel(in_a_function), 96, x, np.zeros_like(x), 3, device=device)[1]
+    result = run(in_a_function, 96, x, np.zeros_like(x), 3, device=device)[1]
     np.testing.assert_array_equal(result, x + swapped)
 
 
+@kaio.kernel
 def branches(out: Out[i32]) -> None:
     t = kaio.thread_idx.x
     if kaio.lane_id() < 16:
@@ -157,10 +159,11 @@ def branches(out: Out[i32]) -> None:
 
 
 def test_the_two_sides_of_a_branch_exchange_by_themselves(device: kaio.Device) -> None:
-    result = run(kaio.kernel(branches), 64, np.zeros(64, np.int32), device=device)[0]
+    result = run(branches, 64, np.zeros(64, np.int32), device=device)[0]
     np.testing.assert_array_equal(result, [*[3] * 16, *[-20] * 16, *[35] * 16, *[-52] * 16])
 
 
+@kaio.kernel
 def early(x: In[i32], out: Out[i32], n: i32) -> None:
     t = kaio.thread_idx.x
     if t >= n:
@@ -173,9 +176,10 @@ def test_lanes_that_have_returned_are_not_waited_for(device: kaio.Device, n: int
     x = np.arange(1, 65, dtype=np.int32)
     first, t = np.array([1, 33])[np.arange(64) // 32], np.arange(64)
     expected = np.where(t < n, first + np.where(t % 32, x - 1, x), 0)
-    np.testing.assert_array_equal(run(kaio.kernel(early), 64, x, np.zeros_like(x), n, device=device)[1], expected)
+    np.testing.assert_array_equal(run(early, 64, x, np.zeros_like(x), n, device=device)[1], expected)
 
 
+@kaio.kernel
 def many_values(x: In[f32], out: Out[f32]) -> None:
     t = kaio.thread_idx.x
     a, b, c = x[t], x[t] * 2, x[t] * 3
@@ -190,11 +194,10 @@ def many_values(x: In[f32], out: Out[f32]) -> None:
 
 def test_values_that_are_not_exchanged_are_kept(device: kaio.Device) -> None:
     x = np.arange(64, dtype=np.float32)
-    np.testing.assert_array_equal(
-        run(kaio.kernel(many_values), 64, x, np.zeros_like(x), device=device)[1], 6 * (x.astype(int) ^ 31)
-    )
+    np.testing.assert_array_equal(run(many_values, 64, x, np.zeros_like(x), device=device)[1], 6 * (x.astype(int) ^ 31))
 
 
+@kaio.kernel
 def through_memory(x: In[i32], out: Out[i32]) -> None:
     s = kaio.shared_mem(64, i32)
     t = kaio.thread_idx.x
@@ -212,7 +215,7 @@ def through_memory(x: In[i32], out: Out[i32]) -> None:
 
 def test_syncwarp_orders_what_a_warp_writes_and_reads(device: kaio.Device) -> None:
     x = np.arange(64, dtype=np.int32) ** 2
-    result = run(kaio.kernel(through_memory), 64, x, np.zeros_like(x), device=device)[1]
+    result = run(through_memory, 64, x, np.zeros_like(x), device=device)[1]
     np.testing.assert_array_equal(result, np.repeat([x[:32].sum(), x[32:].sum()], 32))
 
 
@@ -252,6 +255,7 @@ def best_of(a, b):
     return b if b.value > a.value else a
 
 
+@kaio.kernel
 def winners(x: In[f32], value: Out[f32], index: Out[i32], is_left: Out[kaio.bool_]) -> None:
     t = kaio.thread_idx.x
     best = Best(x[t], t)
@@ -266,19 +270,20 @@ def winners(x: In[f32], value: Out[f32], index: Out[i32], is_left: Out[kaio.bool
 def test_records_tuples_and_members_of_enums_are_exchanged(device: kaio.Device) -> None:
     x = np.random.default_rng(5).random(64, np.float32)
     empty = np.zeros(64, np.float32), np.zeros(64, np.int32), np.zeros(64, bool)
-    _, value, index, is_left = run(kaio.kernel(winners), 64, x, *empty, device=device)
+    _, value, index, is_left = run(winners, 64, x, *empty, device=device)
     np.testing.assert_array_equal(value, np.repeat(x.reshape(2, 32).max(axis=1), 32))
     np.testing.assert_array_equal(index, np.repeat(x.reshape(2, 32).argmax(axis=1) + np.array([0, 32]), 32))
     np.testing.assert_array_equal(is_left, np.arange(64) % 32 >= 16)
 
 
 # ---------------------------------------------------------------------- faults
+@kaio.kernel
 def partial(out: Out[i32]) -> None:
     out[kaio.thread_idx.x] = kaio.shfl_sync_down(kaio.thread_idx.x, 16)
 
 
 def test_reading_a_lane_that_the_block_does_not_have_is_a_fault() -> None:
-    message = fault(kaio.kernel(partial), 20, np.zeros(20, np.int32))
+    message = fault(partial, 20, np.zeros(20, np.int32))
     assert message.startswith(
         "`shfl_sync_down` reads lane 20, which does not take part, in kernel `partial`\n"
         "  thread (4, 0, 0) of block (0, 0, 0) (lane 4); lanes 0-19 (mask 0x000fffff) take part\n"
@@ -290,10 +295,11 @@ def test_reading_a_lane_that_the_block_does_not_have_is_a_fault() -> None:
 
 def test_unchecked_a_lane_that_is_not_there_gives_anything_and_no_fault() -> None:
     out = CPU.alloc_zeros(20, i32)
-    kaio.kernel(partial).grid(1).block(20).options(check=False).launch(out).wait()
+    partial.grid(1).block(20).options(check=False).launch(out).wait()
     np.testing.assert_array_equal(out.to_host()[:4], np.arange(16, 20))
 
 
+@kaio.kernel
 def elsewhere(out: Out[i32]) -> None:
     t = kaio.thread_idx.x
     if t < 5:
@@ -302,7 +308,7 @@ def elsewhere(out: Out[i32]) -> None:
 
 
 def test_a_lane_that_waits_at_a_barrier_instead_is_reported_with_both_lines() -> None:
-    message = fault(kaio.kernel(elsewhere), 64, np.zeros(64, np.int32))
+    message = fault(elsewhere, 64, np.zeros(64, np.int32))
     assert "`shfl_sync_idx` can never be completed in kernel `elsewhere`\n" in message
     assert "thread (0, 0, 0) of block (0, 0, 0) (lane 0) waits here for all lanes of its warp" in message
     assert "thread (5, 0, 0) (lane 5) waits here" in message
@@ -310,6 +316,7 @@ def test_a_lane_that_waits_at_a_barrier_instead_is_reported_with_both_lines() ->
     assert len(re.findall(r"test_warp.py:\d+", message)) == 2
 
 
+@kaio.kernel
 def other_place(out: Out[i32]) -> None:
     t = kaio.thread_idx.x
     if t % 2 == 0:
@@ -319,18 +326,19 @@ def other_place(out: Out[i32]) -> None:
 
 
 def test_members_of_a_mask_at_different_operations_are_reported() -> None:
-    message = fault(kaio.kernel(other_place), 8, np.zeros(8, np.int32))
+    message = fault(other_place, 8, np.zeros(8, np.int32))
     assert "(lane 0) waits here for lanes 0-7 (mask 0x000000ff)" in message
     assert "thread (1, 0, 0) (lane 1) waits here" in message
 
 
+@kaio.kernel
 def other_mask(out: Out[i32]) -> None:
     t = kaio.thread_idx.x
     kaio.syncwarp(0b011 if t == 0 else 0b111)
 
 
 def test_members_that_name_different_masks_are_reported_with_both() -> None:
-    message = fault(kaio.kernel(other_mask), 3, np.zeros(3, np.int32))
+    message = fault(other_mask, 3, np.zeros(3, np.int32))
     assert (
         "(lane 0) waits here for lanes 0-1 (mask 0x00000003); thread (1, 0, 0) (lane 1) waits here for lanes 0-2 "
         "(mask 0x00000007)"
@@ -338,6 +346,7 @@ def test_members_that_name_different_masks_are_reported_with_both() -> None:
     assert message.endswith("help: all lanes of a mask have to name the same mask")
 
 
+@kaio.kernel
 def two_places(x: In[i32], out: Out[i32]) -> None:
     s = kaio.shared_mem(32, i32)
     t = kaio.thread_idx.x
@@ -354,16 +363,17 @@ def two_places(x: In[i32], out: Out[i32]) -> None:
 def test_any_syncwarp_of_the_same_lanes_meets_another(device: kaio.Device) -> None:
     x = np.arange(32, dtype=np.int32)
     doubled = np.where(x < 10, x, 2 * x)
-    result = run(kaio.kernel(two_places), 32, x, np.zeros_like(x), device=device)[1]
+    result = run(two_places, 32, x, np.zeros_like(x), device=device)[1]
     np.testing.assert_array_equal(result, doubled[np.where(x < 10, x + 10, x - 10)])
 
 
+@kaio.kernel
 def not_itself(out: Out[i32]) -> None:
     kaio.syncwarp(0b1100)
 
 
 def test_a_lane_that_its_own_mask_leaves_out_is_reported() -> None:
-    message = fault(kaio.kernel(not_itself), 32, np.zeros(1, np.int32))
+    message = fault(not_itself, 32, np.zeros(1, np.int32))
     assert "(lane 0) waits here for lanes 2-3 (mask 0x0000000c), of which it is none" in message
     assert message.endswith("help: a lane that takes part has its own bit set in the mask")
 

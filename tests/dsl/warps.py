@@ -56,3 +56,8 @@ def warps(values: np.ndarray) -> list[np.ndarray]:
 def bits(flags: Sequence[Any]) -> int:
     """A mask with the bit of each lane that is true."""
     return sum(1 << lane for lane, flag in enumerate(flags) if flag)
+
+
+def masks_of(groups: np.ndarray) -> np.ndarray:
+    """For each thread the lanes of its warp that are in its group."""
+    return np.array([bits(warp == group) for warp in warps(groups) for group in warp], np.uint32)
