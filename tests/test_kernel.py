@@ -18,6 +18,7 @@ from kaio import D2, Const, DType, In, InOut, KaioError, LaunchError, Out, Unsup
 from kaio.dsl.compiler import pipeline
 from kaio.errors import CompileError
 from kaio.variants import compiler_target, same_value
+from tests.refusals import refusal
 
 T = TypeVar("T", f32, f64)
 OFFSET = 1.0
@@ -70,12 +71,6 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(pipeline, "compile_host", compile_host)
     return found
-
-
-def refusal(call: Any, *args: Any, error: type[Exception] = LaunchError, **kwargs: Any) -> str:
-    with pytest.raises(error) as caught:
-        call(*args, **kwargs)
-    return str(caught.value)
 
 
 def ran(kernel: Any, cpu: kaio.Device, value: float, *args: Any, dtype: Any = np.float32, **options: Any) -> float:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 
 import kaio
-from kaio import D0, D2, In, InOut, LaunchError, f32, f64, i32
+from kaio import D0, D2, In, InOut, f32, f64, i32
+from tests.refusals import refusal
 
 
 @kaio.kernel
@@ -50,12 +50,6 @@ def copy_image(a: In[f32, D2], b: InOut[f32, D2]):
     column, row = kaio.grid(2)
     if row < b.shape[0] and column < b.shape[1]:
         b[row, column] = a[row, column]
-
-
-def refusal(call: Any, *args: Any) -> str:
-    with pytest.raises(LaunchError) as caught:
-        call(*args)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize("m", [5.0, 5, np.float64(5), np.float32(5), np.int64(5), np.array(5.0)])

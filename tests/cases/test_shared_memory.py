@@ -7,6 +7,7 @@ import pytest
 
 import kaio
 from kaio import InOut, LaunchError, Out, f32, f64, i32, u8
+from tests.refusals import refusal
 
 
 @kaio.kernel
@@ -115,9 +116,7 @@ def test_b25_the_very_limit_works_and_one_element_more_is_refused(device):
     out, limit = device.alloc_zeros(2, f32), most(device)
     dyn.grid(1).block(1).shared(s=limit // 4).launch(out).wait()
     assert out.to_host()[0] == limit // 4
-    with pytest.raises(LaunchError) as caught:
-        dyn.grid(1).block(1).shared(s=limit // 4 + 1).launch(out)
-    assert str(caught.value) == (
+    assert refusal(dyn.grid(1).block(1).shared(s=limit // 4 + 1).launch, out) == (
         f"kernel `dyn` needs {limit + 4} bytes of shared memory for a block ({limit + 4} for `s`), "
         f"but {device} has at most {limit}\n  help: ask for fewer elements"
     )
@@ -127,9 +126,7 @@ def test_b25_static_arrays_count_too(device):
     out, limit = device.alloc_zeros(2, f32), most(device)
     dyn_beside_static.grid(1).block(1).shared(s=limit // 4 - 4).launch(out).wait()
     assert out.to_host().tolist() == [limit // 4 - 4, 8.0]
-    with pytest.raises(LaunchError) as caught:
-        dyn_beside_static.grid(1).block(1).shared(s=limit // 4 - 3).launch(out)
-    assert str(caught.value) == (
+    assert refusal(dyn_beside_static.grid(1).block(1).shared(s=limit // 4 - 3).launch, out) == (
         f"kernel `dyn_beside_static` needs {limit + 4} bytes of shared memory for a block "
         f"(4 static, {limit - 12} for `s`), but {device} has at most {limit}\n"
         f"  help: beside the static arrays there are {limit - 16} bytes"
@@ -202,18 +199,10 @@ def too_large(out: InOut[f32]):
 
 def test_b25_static_arrays_over_the_limit_of_the_device_are_refused_before_the_launch():
     device = kaio.Device("cpu")
-    with pytest.raises(LaunchError) as caught:
-        too_large.grid(1).block(1).launch(device.alloc_zeros(4, f32))
-    assert str(caught.value) == (
+    assert refusal(too_large.grid(1).block(1).launch, device.alloc_zeros(4, f32)) == (
         "kernel `too_large` needs 240000 bytes of shared memory for a block (240000 static), "
         "but cpu has at most 232448\n  help: make its `shared_mem` arrays smaller"
     )
-
-
-def refusal(function, *args, **kwargs) -> str:
-    with pytest.raises(LaunchError) as caught:
-        function(*args, **kwargs)
-    return str(caught.value)
 
 
 def test_a_launch_without_sizes_says_what_to_write():

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import kaio
-from kaio import D2, In, InOut, KernelFault, KernelTypeError, Out, UnsupportedFeatureError, i32
+from kaio import D2, In, InOut, KernelFault, Out, UnsupportedFeatureError, i32
 from tests.dsl.from_text import kernel
+from tests.refusals import first_mistake
 
 CPU = kaio.Device("cpu")
 
@@ -269,8 +270,7 @@ def test_clusters_are_refused_for_older_targets() -> None:
 )
 def test_a_call_that_means_nothing_is_refused(call: str, message: str) -> None:
     made = kernel(f"@kernel\ndef k(x: InOut[f32]):\n    x[0] = {call}[0]")
-    with pytest.raises(KernelTypeError, match=re.escape(message)):
-        made.ptx("sm_90")
+    assert message in first_mistake(made, "sm_90")
 
 
 @kaio.kernel

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 
@@ -10,8 +9,9 @@ import numpy as np
 import pytest
 
 import kaio
-from kaio import InOut, KernelTypeError, Out, f32, i32, i64
+from kaio import InOut, Out, f32, i32, i64
 from tests.dsl.from_text import kernel
+from tests.refusals import first_mistake
 
 
 @kaio.kernel
@@ -129,8 +129,7 @@ def test_who_pauses_is_neither_returned_nor_lost() -> None:
 )
 def test_a_pause_of_no_length_is_refused(call: str, message: str) -> None:
     made = kernel(f"@kernel\ndef k(x: InOut[f32]):\n    {call}")
-    with pytest.raises(KernelTypeError, match=re.escape(message)):
-        made.ptx("sm_90")
+    assert message in first_mistake(made, "sm_90")
 
 
 @pytest.mark.parametrize("target", ["sm_75", "sm_90", "sm_120"])

@@ -20,7 +20,6 @@ from kaio import (
     Const,
     In,
     InOut,
-    KernelTypeError,
     Out,
     bf16,
     bool_,
@@ -42,6 +41,7 @@ from kaio import (
 )
 from kaio import print_abi as abi
 from tests.dsl import from_text
+from tests.refusals import first_mistake
 
 GREETING = "hello"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(kaio.__file__).parents[1])}
@@ -383,19 +383,12 @@ def test_the_assembler_takes_it(target: str) -> None:
 
 
 # ---------------------------------------------------------------------- mistakes
-def message(kernel: kaio.Kernel) -> str:
-    with pytest.raises(KernelTypeError) as caught:
-        kernel.compile("cpu")
-    found = caught.value.mistakes[0]
-    return f"{found.what}\n{found.help}"
-
-
 def test_a_whole_buffer_is_refused() -> None:
     @kaio.kernel
     def whole(x: In[f32]):
         print("x", x)
 
-    assert message(whole) == (
+    assert first_mistake(whole) == (
         "`print` shows numbers and texts, not In[f32]\n"
         "print its elements one by one, or the buffer after the launch: `print(x.to_host())`"
     )
@@ -406,7 +399,9 @@ def test_a_function_is_refused() -> None:
     def function():
         print(show_pair)
 
-    assert message(function) == "`print` shows numbers and texts, not `show_pair`\nprint the numbers it is made of"
+    assert first_mistake(function) == (
+        "`print` shows numbers and texts, not `show_pair`\nprint the numbers it is made of"
+    )
 
 
 def test_a_format_that_python_refuses_is_refused() -> None:
@@ -414,7 +409,7 @@ def test_a_format_that_python_refuses_is_refused() -> None:
     def bad(x: In[f32]):
         print(f"{x[0]:d}")
 
-    assert message(bad) == (
+    assert first_mistake(bad) == (
         "`d` does not format f32: Unknown format code 'd' for object of type 'float'\n"
         "for example `{x:8.3f}` or `{i:04d}`"
     )
@@ -425,7 +420,7 @@ def test_a_tuple_is_not_formatted() -> None:
     def pair(x: In[f32]):
         print(f"{(x[0], 1):>9}")
 
-    assert message(pair) == "`>9` does not format (f32, int literal 1)\nformat its numbers one by one"
+    assert first_mistake(pair) == "`>9` does not format (f32, int literal 1)\nformat its numbers one by one"
 
 
 def test_a_format_of_numbers_does_not_format_what_a_conversion_gives() -> None:
@@ -433,7 +428,7 @@ def test_a_format_of_numbers_does_not_format_what_a_conversion_gives() -> None:
     def text(n: In[i32]):
         print(f"{n[0]!r:d}")
 
-    assert message(text).startswith("`d` does not format i32: Unknown format code 'd' for object of type 'str'")
+    assert first_mistake(text).startswith("`d` does not format i32: Unknown format code 'd' for object of type 'str'")
 
 
 def test_names_and_formats_in_f_strings_are_checked() -> None:
@@ -455,7 +450,7 @@ def test_a_separator_is_a_text() -> None:
     def separated(x: In[f32]):
         print(1, 2, sep=x[0])
 
-    assert message(separated) == '`sep=` of `print` is a text, not f32\nfor example `sep=", "`'
+    assert first_mistake(separated) == '`sep=` of `print` is a text, not f32\nfor example `sep=", "`'
 
 
 def test_a_file_is_refused() -> None:
@@ -463,4 +458,6 @@ def test_a_file_is_refused() -> None:
     def filed():
         print(1, file=2)
 
-    assert message(filed).splitlines()[0] == ("`print(*values, sep=None, end=None)`: there is no parameter `file`")
+    assert first_mistake(filed).splitlines()[0] == (
+        "`print(*values, sep=None, end=None)`: there is no parameter `file`"
+    )

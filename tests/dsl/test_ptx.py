@@ -30,6 +30,7 @@ from kaio import (
     u64,
 )
 from tests.dsl.from_text import kernel as from_text
+from tests.refusals import refusal
 
 T = TypeVar("T", f16, i16, u16, i32, u32, i64, u64, f32, f64)
 
@@ -67,9 +68,7 @@ def where(record):
 
 
 def message(call):
-    with pytest.raises(KaioError) as caught:
-        call()
-    return str(caught.value)
+    return refusal(call, error=KaioError)
 
 
 # ---------------------------------------------------------------------- calls

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kaio
-from kaio import In, KernelTypeError, Out, i32
+from kaio import In, Out, i32
 from tests.dsl.from_text import kernel
 from tests.dsl.warps import CPU, fault, run
+from tests.refusals import first_mistake
 
 
 @kaio.kernel
@@ -163,5 +164,4 @@ def test_a_named_barrier_that_is_used_wrongly_is_a_fault(body: str, message: str
 )
 def test_a_barrier_that_means_nothing_is_refused(call: str, message: str) -> None:
     made = kernel(f"@kernel\ndef k(x: In[f32]):\n    {call}")
-    with pytest.raises(KernelTypeError, match=re.escape(message)):
-        made.ptx("sm_90")
+    assert message in first_mistake(made, "sm_90")

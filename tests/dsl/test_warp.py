@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kaio
-from kaio import DType, In, KernelTypeError, Out, f32, i32, u32
+from kaio import DType, In, Out, f32, i32, u32
 from tests.dsl.from_text import kernel
 from tests.dsl.warps import CPU, fault, masks_of, run, shuffle, warps
+from tests.refusals import first_mistake
 
 MODES = ("idx", "up", "down", "bfly")
 DTYPES = [getattr(kaio, name) for name in ["bool_", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64"]]
@@ -429,5 +430,4 @@ def test_many_blocks_on_many_workers_keep_their_words_apart(device: kaio.Device)
 )  # fmt: skip
 def test_a_call_that_means_nothing_is_refused(call: str, message: str) -> None:
     made = kernel(f"@kernel\ndef k(x: In[f32], out: InOut[f32], n: i32):\n    out[0] = {call}")
-    with pytest.raises(KernelTypeError, match=re.escape(message)):
-        made.ptx("sm_90")
+    assert message in first_mistake(made, "sm_90")

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kaio.errors import LaunchError
 from kaio.launch.geometry import (
     check_limits,
     check_rank,
@@ -20,16 +19,11 @@ from kaio.launch.geometry import (
     three,
 )
 from kaio.runtime.limits import Limits
+from tests.refusals import refusal
 
 LIMITS = Limits()
 shapes = st.lists(st.integers(0, 10_000), max_size=3).map(tuple)
 blocks = st.lists(st.integers(1, 32), min_size=1, max_size=3).map(tuple)
-
-
-def refusal(read, *args) -> str:
-    with pytest.raises(LaunchError) as caught:
-        read(*args)
-    return str(caught.value)
 
 
 @given(shapes, blocks)

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 import kaio
 from kaio import D2, In, InOut, f32, i8
-from kaio.errors import KaioError, LaunchError, UnsupportedFeatureError
+from kaio.errors import UnsupportedFeatureError
 from kaio.launch import Launcher
 from tests.launch.fakes import Recorder, fake
+from tests.refusals import refusal
 
 
 @pytest.fixture
@@ -22,12 +23,6 @@ def x(cpu: kaio.Device) -> Any:
 @pytest.fixture
 def y(cpu: kaio.Device) -> Any:
     return cpu.alloc_zeros(8, f32)
-
-
-def refusal(call: Any, *args: Any, error: type[KaioError] = LaunchError, **kwargs: Any) -> str:
-    with pytest.raises(error) as caught:
-        call(*args, **kwargs)
-    return str(caught.value)
 
 
 # --- geometry ---------------------------------------------------------------------------------------------------------

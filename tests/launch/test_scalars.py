@@ -17,6 +17,7 @@ from kaio.errors import LaunchError
 from kaio.launch.scalars import constant, convert
 from kaio.runtime.scalars import describe
 from tests.launch.fakes import fake
+from tests.refusals import refusal
 
 INTS = (i8, i16, i32, i64, u8, u16, u32, u64)
 
@@ -35,12 +36,6 @@ def launched(stream: Any, dtype: DType, value: Any) -> Any:
 
     Launcher(fake("k", n=dtype)).over(1).on(stream).launch(value)
     return stream.last.values[0]
-
-
-def refusal(make: Any, *args: Any) -> str:
-    with pytest.raises(LaunchError) as caught:
-        make(*args)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize("dtype", INTS)

@@ -9,26 +9,16 @@ import numpy as np
 import pytest
 
 import kaio
-from kaio import D2, InOut, LaunchError, f32, i32
+from kaio import D2, InOut, f32, i32
 from kaio.launch import Launcher
 from kaio.runtime.stream import Together
 from tests.launch.fakes import Recorder, fake
+from tests.refusals import refusal
 
 
 @pytest.fixture
 def x() -> Any:
     return kaio.Device("cpu").alloc_from(np.arange(8, dtype=np.float32))
-
-
-@pytest.fixture
-def stream() -> Recorder:
-    return Recorder(kaio.Device("cpu"))
-
-
-def refusal(call: Any, *args: Any, **kwargs: Any) -> str:
-    with pytest.raises(LaunchError) as caught:
-        call(*args, **kwargs)
-    return str(caught.value)
 
 
 FILL = fake("fill", x=InOut[f32])
