@@ -40,8 +40,8 @@ def rounded(number: float | Fraction, dtype: Any) -> float:
         return sign * beyond(dtype)
     at = bisect_right(known, abs(number)) - 1
     if at < len(known) - 1:
-        low, high = Fraction(abs(number)) - Fraction(known[at]), Fraction(known[at + 1]) - Fraction(abs(number))
-        at += high < low or (high == low and at % 2 == 1)
+        middle = (known[at] + known[at + 1]) / 2  # exact: f64 has digits to spare
+        at += abs(number) > middle or (abs(number) == middle and at % 2 == 1)
     return sign * (known[at] if at < len(known) - 1 else beyond(dtype))
 
 

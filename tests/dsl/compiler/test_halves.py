@@ -69,11 +69,8 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", HALVES, ids=repr)
-@pytest.mark.parametrize("text", OPERATIONS)
-@pytest.mark.parametrize("inputs", [triples, pairs_of_special])
-def test_an_operation_is_rounded_once(device, dtype, text, inputs):
-    made = kernel(f"""
+def operation(text: str, dtype: Any) -> kaio.Kernel:
+    return kernel(f"""
         @kernel
         def k(x: In[{dtype!r}], y: In[{dtype!r}], z: In[{dtype!r}], out: Out[{dtype!r}]):
             i = grid(1)
@@ -81,8 +78,14 @@ def test_an_operation_is_rounded_once(device, dtype, text, inputs):
                 a, b, c = x[i], y[i], z[i]
                 out[i] = {text}
     """)
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=repr)
+@pytest.mark.parametrize("text", OPERATIONS)
+@pytest.mark.parametrize("inputs", [triples, pairs_of_special])
+def test_an_operation_is_rounded_once(device, dtype, text, inputs):
     given = inputs(dtype)
-    (got,) = run(made, given, [dtype], device=device)
+    (got,) = run(operation(text, dtype), given, [dtype], device=device)
     with np.errstate(invalid="ignore"):
         used = given if "c" in text else given[:2]
         rows = zip(*(values.astype(float).tolist() for values in used), strict=True)
@@ -157,12 +160,12 @@ def test_the_smaller_and_the_larger_are_those_of_f32(device, dtype):
                 a[i], b[i] = min(x[i], y[i]), max(x[i], y[i])
                 c[i], d[i] = minimum(x[i], y[i]), maximum(x[i], y[i])
     """
-    for inputs in (triples(dtype), pairs_of_special(dtype)):
-        x, y, _ = inputs
-        got = run(kernel(body.format(dtype)), [x, y], [dtype] * 4, device=device)
+    of_halves, of_f32 = kernel(body.format(dtype)), kernel(body.format(f32))
+    for x, y, _ in (triples(dtype), pairs_of_special(dtype)):
+        got = run(of_halves, [x, y], [dtype] * 4, device=device)
         with np.errstate(invalid="ignore"):
             wide = [v.astype(np.float32) for v in (x, y)]
-        for found, wanted in zip(got, run(kernel(body.format(f32)), wide, [f32] * 4), strict=True):
+        for found, wanted in zip(got, run(of_f32, wide, [f32] * 4), strict=True):
             assert same(found, wanted).all()
 
 
@@ -229,16 +232,9 @@ def test_what_stands_in_for_bf16_on_older_gpus_gives_the_same_bits(monkeypatch, 
     """The instructions of an older architecture, run on this one."""
     older = int(architecture[3:])
     monkeypatch.setattr(CudaTarget, "has", lambda self, since: int(re.sub(r"\D", "", since)) <= older)
-    body = f"""
-        @kernel
-        def k(x: In[bf16], y: In[bf16], z: In[bf16], out: Out[bf16]):
-            i = grid(1)
-            if i < x.size:
-                a, b, c = x[i], y[i], z[i]
-                out[i] = {text}
-    """
+    made = operation(text, bf16)
     for inputs in (triples(bf16), pairs_of_special(bf16)):
-        (cpu,), (gpu,) = (run(kernel(body), inputs, [bf16], device=kaio.Device(d)) for d in ("cpu", "cuda:0"))
+        (cpu,), (gpu,) = (run(made, inputs, [bf16], device=kaio.Device(d)) for d in ("cpu", "cuda:0"))
         assert same(gpu, cpu).all()
 
 
