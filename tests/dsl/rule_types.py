@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kaio import bf16, f8e4m3, f8e5m2, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from kaio import bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from kaio.dsl.joins import merge_branches
 from kaio.dsl.literals import literal
 from kaio.dsl.rule_error import RuleError
 from kaio.dsl.values import Weak
 
 SIGNED, UNSIGNED, FLOATS = (i8, i16, i32, i64), (u8, u16, u32, u64), (f16, bf16, f32, f64)
-STORAGE = (f8e4m3, f8e5m2)
 INTEGERS = (*SIGNED, *UNSIGNED)
 NUMBERS = (*INTEGERS, *FLOATS)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 
 import kaio
 from kaio import In, InOut, i8, i32
-from kaio.dtypes import DTYPES, DType, is_float
+from kaio.dtypes import DType, is_float
 from tests.dsl.compiler.host import compiled
 from tests.dsl.from_text import kernel, message, namespace
+from tests.dsl.rule_types import INTEGERS, NUMBERS
 
-NUMBERS = [dtype for dtype in DTYPES if dtype.kind in "iuf" and dtype.bits >= (16 if dtype.kind == "f" else 8)]
-INTEGERS = [dtype for dtype in NUMBERS if dtype.is_int]
-EVERYTHING = [*NUMBERS, kaio.bool_, kaio.f8e4m3, kaio.f8e5m2]
-WITH_BITS = [*INTEGERS, kaio.bool_]
+EVERYTHING = (*NUMBERS, kaio.bool_, kaio.f8e4m3, kaio.f8e5m2)
+WITH_BITS = (*INTEGERS, kaio.bool_)
 
 
 def select(condition: Any, yes: Any, no: Any) -> Any:
@@ -39,7 +38,7 @@ def larger(old: Any, value: Any) -> Any:
     return select(old == value, signed, np.fmax(old, value))
 
 
-MODELS: dict[str, tuple[list[DType], Callable[[Any, Any], Any]]] = {
+MODELS: dict[str, tuple[Sequence[DType], Callable[[Any, Any], Any]]] = {
     "add": (NUMBERS, lambda old, value: old + value),
     "sub": (NUMBERS, lambda old, value: old - value),
     "min": (NUMBERS, smaller),

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 import kaio
-from kaio.dtypes import DTYPES, DType
+from kaio.dtypes import DType
 from tests.dsl.from_text import kernel
+from tests.dsl.rule_types import FLOATS, INTEGERS, NUMBERS
 
-NUMBERS = [dtype for dtype in DTYPES if dtype.kind in "iuf" and dtype.bits >= (16 if dtype.kind == "f" else 8)]
-FLOATS = [dtype for dtype in NUMBERS if dtype.is_float]
-WITH_BITS = [*[dtype for dtype in NUMBERS if dtype.is_int], kaio.bool_]
-NAMED: dict[str, tuple[list[DType], Callable[[Any, Any], Any]]] = {
+WITH_BITS = (*INTEGERS, kaio.bool_)
+NAMED: dict[str, tuple[Sequence[DType], Callable[[Any, Any], Any]]] = {
     "sum": (NUMBERS, lambda a, b: a + b),
     "prod": (NUMBERS, lambda a, b: a * b),
     "min": (NUMBERS, lambda a, b: np.where(a == b, np.where(np.signbit(a.astype(float)), a, b), np.fmin(a, b))),
@@ -266,9 +265,7 @@ def check_places(device: kaio.Device, dtype: DType, blocks: list[int]) -> None:
         np.testing.assert_array_equal(lane[row, :threads], np.concatenate(lanes))
 
 
-@pytest.mark.parametrize(
-    "dtype", [kaio.u8, kaio.i64, *[dtype for dtype in NUMBERS if dtype.is_float]], ids=lambda d: d.name
-)
+@pytest.mark.parametrize("dtype", [kaio.u8, kaio.i64, *FLOATS], ids=lambda d: d.name)
 def test_the_place_of_an_extreme_is_the_first_one(dtype):
     check_places(kaio.Device("cpu"), dtype, BLOCKS)
 

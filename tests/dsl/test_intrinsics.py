@@ -18,10 +18,11 @@ import numpy as np
 import pytest
 
 import kaio
-from kaio import bool_, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from kaio import bool_, f32, f64, i32, u8
 from kaio.dsl.intrinsic import STANDARD, Intrinsic
 from kaio.dtypes import DTYPES
 from tests.dsl.from_text import kernel, message, mistakes, run
+from tests.dsl.rule_types import INTEGERS
 from tests.narrow import NARROW, rounded
 
 INF, NAN = math.inf, math.nan
@@ -381,9 +382,6 @@ def test_halves_round_to_even():
 
 
 # ---------------------------------------------------------------------- integers
-INTEGERS = (i8, i16, i32, i64, u8, u16, u32, u64)
-
-
 def corners(dtype: Any) -> np.ndarray:
     low, high = dtype.range
     return np.array(sorted({low, low + 1, 0, 1, 2, 7, high // 2, high - 1, high}), dtype.numpy)

@@ -18,10 +18,10 @@ import pytest
 
 import kaio
 from kaio import bf16, f16, f32, f64
+from tests.dsl.rule_types import NUMBERS
 from tests.narrow import NARROW, STORAGE, rounded
 
-INTEGERS = (kaio.i8, kaio.i16, kaio.i32, kaio.i64, kaio.u8, kaio.u16, kaio.u32, kaio.u64)
-COMPUTED = (kaio.bool_, *INTEGERS, f16, bf16, f32, f64)
+COMPUTED = (kaio.bool_, *NUMBERS)
 DTYPES = (*COMPUTED, *STORAGE)
 ARITHMETIC, BITWISE, SHIFTS = ("+", "-", "*", "/", "//", "%", "**"), ("&", "|", "^"), ("<<", ">>")
 COMPARISONS = {

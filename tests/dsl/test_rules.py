@@ -12,7 +12,8 @@ from kaio.dsl import rules
 from kaio.dsl.literals import literal
 from kaio.dsl.rules import binary, common
 from kaio.dtypes import DTYPES, dtype_of
-from tests.dsl.rule_types import FLOATS, INTEGERS, NUMBERS, STORAGE, help_of, named, one_of, refusal
+from tests.dsl.rule_types import FLOATS, INTEGERS, NUMBERS, help_of, named, one_of, refusal
+from tests.narrow import STORAGE
 
 COMPUTED = (bool_, *NUMBERS)
 

@@ -17,8 +17,9 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 import kaio
-from kaio import bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from kaio import bf16, bool_, f16, f32, f64, i32
 from tests.dsl.from_text import kernel, run
+from tests.dsl.rule_types import FLOATS, NUMBERS
 from tests.dsl.test_intrinsics import exact_fma
 from tests.dsl.test_operator_table import (
     ARITHMETIC,
@@ -35,8 +36,6 @@ from tests.dsl.test_operator_table import (
     wrap,
 )
 
-INTEGERS, FLOATS = (i8, i16, i32, i64, u8, u16, u32, u64), (f16, bf16, f32, f64)
-NUMBERS = (*INTEGERS, *FLOATS)
 COUNT = 24
 Env = Mapping[str, Any]
 

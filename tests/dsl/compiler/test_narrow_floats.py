@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 import kaio
-from kaio import bf16, bool_, f8e4m3, f8e5m2, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from kaio import bf16, bool_, f8e4m3, f8e5m2, f16, f32, f64, i32, i64, u32
 from kaio.dsl.compiler.cuda.emit_ptx import CudaTarget
 from kaio.dsl.compiler.host import native
 from kaio.runtime.conversion import convert_array
 from tests.dsl.from_text import kernel, run
+from tests.dsl.rule_types import INTEGERS
 from tests.narrow import NARROW, STORAGE, all_values, edges, rounded, same
-
-INTEGERS = (i8, i16, i32, i64, u8, u16, u32, u64)
 
 
 def converted(source: Any, target: Any, x: np.ndarray, device: kaio.Device) -> np.ndarray:

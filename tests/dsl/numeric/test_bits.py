@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kaio import i8, i16, i32, i64, u8, u16, u32, u64
+from kaio import i32, u32
 from tests.dsl.from_text import kernel, message, run
-
-INTEGERS = (i8, i16, i32, i64, u8, u16, u32, u64)
+from tests.dsl.rule_types import INTEGERS
 
 
 def corners(dtype: Any) -> np.ndarray:

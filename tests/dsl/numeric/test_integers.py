@@ -9,7 +9,8 @@ import pytest
 
 from kaio import KernelFault, i32, i64, u32, u64
 from tests.dsl.from_text import kernel, message, run
-from tests.dsl.numeric.test_bits import INTEGERS, call, corners, signed
+from tests.dsl.numeric.test_bits import call, corners, signed
+from tests.dsl.rule_types import INTEGERS
 
 
 def pairs(dtype):
