@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import kaio
+from kaio.dtypes import dtype_of
 
 _NUMBER = itertools.count()
 
@@ -52,6 +53,35 @@ def run(
     launcher = made.over(count) if check is None else made.over(count).options(check=check)
     launcher.launch(*given, *made_of, *scalars).wait()
     return [out.to_host() for out in made_of]
+
+
+def elementwise(text: str, dtype: Any, count: int = 1, result: Any = None, options: str = "") -> Any:
+    """The kernel that sets each element of `out` to an expression of `a[i]`, `b[i]` …, so many inputs of that type."""
+    params = ", ".join(f"{name}: In[{dtype!r}]" for name in "abcd"[:count])
+    head = f"@kernel{options}\ndef k({params}, out: Out[{result or dtype!r}]):\n"
+    return kernel(f"{head}    i = grid(1)\n    if i < out.size:\n        out[i] = {text}\n")
+
+
+def kernel_of(name: str, dtype: Any, count: int = 1) -> Any:
+    """The kernel that calls a function for each element."""
+    return elementwise(f"{name}({', '.join(f'{a}[i]' for a in 'abcd'[:count])})", dtype, count)
+
+
+def run_lines(
+    lines: Sequence[str],
+    inputs: Sequence[np.ndarray],
+    outputs: Sequence[Any],
+    *,
+    device: kaio.Device | None = None,
+    options: str = "",
+) -> list[np.ndarray]:
+    """Run lines for each element: `a`, `b` … are those of the inputs, and the lines set `out0[i]`, `out1[i]` …"""
+    params = [f"x{k}: In[{dtype_of(x.dtype)!r}]" for k, x in enumerate(inputs)]
+    params += [f"out{k}: Out[{dtype!r}]" for k, dtype in enumerate(outputs)]
+    loads = [f"{name} = x{k}[i]" for k, name in zip(range(len(inputs)), "abcd", strict=False)]
+    body = "\n        ".join([*loads, *lines])
+    head = f"@kernel{options}\ndef k({', '.join(params)}):\n    i = grid(1)\n    if i < x0.size:\n"
+    return run(kernel(f"{head}        {body}\n"), inputs, outputs, device=device)
 
 
 def types_of(made: kaio.Kernel, **options: Any) -> dict[str, str]:

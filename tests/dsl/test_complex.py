@@ -13,7 +13,7 @@ import kaio
 from kaio import In, InOut, Out, c64, c128, f32, f64, i32
 from kaio.dtypes import COMPLEX, DTYPES
 from tests import refusals
-from tests.dsl.from_text import kernel, message, mistakes, types_of
+from tests.dsl.from_text import kernel, message, mistakes, run_lines, types_of
 
 REALS = [dtype for dtype in DTYPES if not dtype.is_storage]
 PAIRS = [(a, b) for a, b in itertools.product((*REALS, *COMPLEX), (*REALS, *COMPLEX)) if a in COMPLEX or b in COMPLEX]
@@ -31,20 +31,8 @@ def numbers(dtype, seed=0):
     return np.array([*rng.integers(low, high, 43), 1, low], dtype.numpy)
 
 
-def launched(source, inputs, results, device=None, **names):
-    """Run the body of a kernel in which `a`, `b` are the inputs' elements, and each line sets `out0`, `out1` …"""
-    device = device or kaio.Device("cpu")
-    params = [f"x{k}: In[{kaio.dtypes.dtype_of(x.dtype)!r}]" for k, x in enumerate(inputs)]
-    params += [f"out{k}: Out[{dtype!r}]" for k, dtype in enumerate(results)]
-    loads = [f"{name} = x{k}[i]" for k, name in zip(range(len(inputs)), "abcd", strict=False)]
-    lines = "\n        ".join([*loads, *source])
-    option = names.pop("option", "(contract=False)")
-    text = f"@kernel{option}\ndef k({', '.join(params)}):\n    i = kaio.grid(1)\n    if i < x0.size:\n        {lines}\n"
-    made = kernel(text, cmath=cmath, **names)
-    buffers = [device.alloc_from(x) for x in inputs]
-    outs = [device.alloc_zeros(inputs[0].size, dtype) for dtype in results]
-    made.over(inputs[0].size).launch(*buffers, *outs).wait()
-    return [out.to_host() for out in outs]
+def launched(lines, inputs, results, device=None, options="(contract=False)"):
+    return run_lines(lines, inputs, results, device=device, options=options)
 
 
 def result_of(a, b):
@@ -178,9 +166,9 @@ def test_shared_and_local_arrays_hold_complex_numbers(device):
 def test_a_product_fuses_with_the_sum_that_takes_it(device):
     rng = np.random.default_rng(5)
     x, y, z = ((rng.normal(size=50) + 1j * rng.normal(size=50)).astype(np.complex64) for _ in range(3))
-    (fused,) = launched(["out0[i] = a * b + c"], [x, y, z], [c64], device, option="")
+    (fused,) = launched(["out0[i] = a * b + c"], [x, y, z], [c64], device, options="")
     exact = x.astype(np.complex128) * y + z
-    (plain,) = launched(["p = a * b", "out0[i] = p + c"], [x, y, z], [c64], device, option="")
+    (plain,) = launched(["p = a * b", "out0[i] = p + c"], [x, y, z], [c64], device, options="")
     assert np.abs(fused - exact).mean() < np.abs(plain - exact).mean()
     body = "@kernel\ndef k(x: InOut[c64]):\n    x[0] = x[0] * x[1] + x[2]"
     arithmetic = [line for line in kernel(body).ptx("sm_90").splitlines() if ".rn.f32" in line]

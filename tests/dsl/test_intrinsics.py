@@ -21,7 +21,7 @@ import kaio
 from kaio import bool_, f32, f64, i32, u8
 from kaio.dsl.intrinsic import STANDARD, Intrinsic
 from kaio.dtypes import DTYPES
-from tests.dsl.from_text import kernel, message, mistakes, run
+from tests.dsl.from_text import elementwise, kernel, kernel_of, message, mistakes, run
 from tests.dsl.rule_types import INTEGERS
 from tests.narrow import NARROW, rounded
 
@@ -211,14 +211,6 @@ def inputs(function: Function, dtype: Any) -> list[np.ndarray]:
     return [np.ascontiguousarray(column) for column in np.array(pairs, dtype.numpy).T]
 
 
-def kernel_of(name: str, dtype: Any, count: int, result: Any = None) -> kaio.Kernel:
-    args = ["a", "b", "c"][:count]
-    params = ", ".join(f"{a}: In[{dtype!r}]" for a in args)
-    call = f"{name}({', '.join(f'{a}[i]' for a in args)})"
-    head = f"@kernel\ndef k({params}, out: Out[{result or dtype!r}]):\n"
-    return kernel(f"{head}    i = grid(1)\n    if i < out.size:\n        out[i] = {call}\n")
-
-
 def errors_in_ulp(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """How far the results are from the reference, in ulp of the results' type; infinite where another class."""
     with np.errstate(all="ignore"):
@@ -350,11 +342,7 @@ def test_minimum_and_maximum_pass_nan_on_and_order_signed_zeros(dtype):
 @pytest.mark.parametrize("dtype", [f32, f64], ids=repr)
 def test_negation_absolute_value_and_sign_work_on_the_bits(dtype):
     xs = np.array([0.0, -0.0, 1.5, -1.5, INF, -INF, NAN], dtype.numpy)
-    negated = kernel(
-        f"@kernel\ndef k(x: In[{dtype!r}], o: Out[{dtype!r}]):\n"
-        "    i = grid(1)\n    if i < o.size:\n        o[i] = -x[i]\n"
-    )
-    (got,) = run(negated, [xs], [dtype])
+    (got,) = run(elementwise("-a[i]", dtype), [xs], [dtype])
     np.testing.assert_array_equal(got, -xs)
     assert np.signbit(got[:6]).tolist() == np.signbit(-xs[:6]).tolist()
     (got,) = run(kernel_of("abs", dtype, 1), [xs], [dtype])
@@ -366,11 +354,7 @@ def test_negation_absolute_value_and_sign_work_on_the_bits(dtype):
 def test_predicates(name, options):
     for dtype in (f32, f64):
         (xs,) = inputs(Function(np.isnan), dtype)
-        made = kernel(
-            f"@kernel{options}\ndef k(x: In[{dtype!r}], o: Out[bool_]):\n"
-            f"    i = grid(1)\n    if i < o.size:\n        o[i] = {name}(x[i])\n"
-        )
-        (got,) = run(made, [xs], [bool_])
+        (got,) = run(elementwise(f"{name}(a[i])", dtype, 1, bool_, options), [xs], [bool_])
         np.testing.assert_array_equal(got, PREDICATES[name](xs))
 
 

@@ -11,7 +11,7 @@ import pytest
 import kaio
 from kaio import In, InOut, Out, bf16, bf16x2, f16, f16x2, f16x8, f32, f32x2, f32x4, f64x2, i8x16, i32, i32x4, u8, u8x4
 from kaio import vectors as table
-from tests.dsl.from_text import kernel, mistakes, types_of
+from tests.dsl.from_text import kernel, mistakes, run_lines, types_of
 
 VECTORS = table.VECTORS
 COUNT = 24
@@ -26,22 +26,11 @@ def lanes(vector, seed=0, count=COUNT):
     return rng.integers(low, high, size, vector.lane.numpy, endpoint=True)
 
 
-def launched(lines, inputs, results, device=None, option=""):
+def launched(lines, inputs, results, device=None, options=""):
     """Run lines over vectors `a`, `b` …; arrays of lanes in, arrays of lanes out."""
-    device = device or kaio.Device("cpu")
-    vectors = [vector for vector, _ in inputs]
-    params = [f"x{k}: In[{vector!r}]" for k, vector in enumerate(vectors)]
-    params += [f"out{k}: Out[{vector!r}]" for k, vector in enumerate(results)]
-    loads = [f"{name} = x{k}[i]" for k, name in zip(range(len(inputs)), "abcd", strict=False)]
-    text = "\n        ".join([*loads, *lines])
-    made = kernel(
-        f"@kernel{option}\ndef k({', '.join(params)}):\n    i = kaio.grid(1)\n    if i < x0.size:\n        {text}\n"
-    )
-    buffers = [device.alloc_from(array).view(vector) for vector, array in inputs]
-    size = buffers[0].size
-    outs = [device.alloc_zeros(size, vector) for vector in results]
-    made.over(size).launch(*buffers, *outs).wait()
-    return [out.view(vector.lane).to_host() for out, vector in zip(outs, results, strict=True)], made
+    vectors = [array.view(vector.numpy) for vector, array in inputs]
+    found = run_lines(lines, vectors, results, device=device, options=options)
+    return [out.view(vector.lane.numpy) for out, vector in zip(found, results, strict=True)]
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=repr)
@@ -51,16 +40,11 @@ def test_elementwise_operators_are_those_of_the_lanes(vector):
     ops = ["+", "-", "*"] + ([] if lane.is_float else ["&", "|", "^", "//", "%"])
     lines = [f"out{k}[i] = a {op} b" for k, op in enumerate(ops)]
     lines += [f"out{len(ops)}[i] = -a", f"out{len(ops) + 1}[i] = a * 3", f"out{len(ops) + 2}[i] = 2 + b"]
-    got, _ = launched(lines, [(vector, x), (vector, y)], [vector] * (len(ops) + 3), option="(contract=False)")
-    params = f"x: In[{lane!r}], y: In[{lane!r}], " + ", ".join(f"out{k}: Out[{lane!r}]" for k in range(len(ops) + 3))
-    body = "\n        ".join(lines).replace("a ", "x[i] ").replace("-a", "-x[i]").replace("+ b", "+ y[i]")
-    body = body.replace(" b", " y[i]")
-    text = f"@kernel(contract=False)\ndef k({params}):\n    i = kaio.grid(1)\n    if i < x.size:\n        {body}\n"
-    cpu = kaio.Device("cpu")
-    outs = [cpu.alloc_zeros(x.size, lane) for _ in got]
-    kernel(text).over(x.size).launch(cpu.alloc_from(x), cpu.alloc_from(y), *outs).wait()
-    for found, scalar in zip(got, outs, strict=True):
-        np.testing.assert_array_equal(found, scalar.to_host())
+    options = "(contract=False)"
+    got = launched(lines, [(vector, x), (vector, y)], [vector] * len(lines), options=options)
+    wanted = run_lines(lines, [x, y], [lane] * len(lines), options=options)
+    for found, scalar in zip(got, wanted, strict=True):
+        np.testing.assert_array_equal(found, scalar)
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=repr)
@@ -141,7 +125,7 @@ def test_lanes_of_f32_are_rounded_to_halves_two_at_once(vector, device):
 def test_fused_and_other_functions_are_those_of_the_lanes(vector, lane, device):
     x, y = lanes(vector, 3), lanes(vector, 4)
     lines = ["out0[i] = a * b + a", "out1[i] = kaio.fma(a, b, 0.5)", "out2[i] = max(a, b, 0)", "out3[i] = abs(a)"]
-    got, _ = launched(lines, [(vector, x), (vector, y)], [vector] * 4, device)
+    got = launched(lines, [(vector, x), (vector, y)], [vector] * 4, device)
     one, two = x.astype(np.float64), y.astype(np.float64)
     for found, want in zip(
         got, (one * two + one, one * two + 0.5, np.maximum(np.maximum(one, two), 0), abs(one)), strict=True
@@ -201,7 +185,7 @@ def test_casts_between_vectors_and_types_that_meet():
 
 def test_a_cast_converts_each_lane(device):
     x = np.array([1.9, -1.9, 300, math.nan] * 2, np.float32)
-    (whole, narrow), _ = launched(["out0[i] = i32x4(a)", "out1[i] = u8x4(a)"], [(f32x4, x)], [i32x4, u8x4], device)
+    whole, narrow = launched(["out0[i] = i32x4(a)", "out1[i] = u8x4(a)"], [(f32x4, x)], [i32x4, u8x4], device)
     assert whole.tolist() == [1, -1, 300, 0] * 2
     assert narrow.tolist() == [1, 0, 255, 0] * 2
 

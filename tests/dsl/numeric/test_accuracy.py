@@ -14,7 +14,7 @@ import pytest
 import kaio
 from benchmarks.mathematics import FUNCTIONS, error_in_ulp, exact, inputs, special_inputs
 from kaio import f32, f64
-from tests.dsl.from_text import kernel, run
+from tests.dsl.from_text import elementwise, run
 
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results"
 CASES = [
@@ -42,10 +42,8 @@ def has_the_measured_libdevice() -> bool:
 
 
 def results(name: str, dtype: Any, columns: list[np.ndarray], device: kaio.Device | None = None) -> list[float]:
-    args = "abcd"[: FUNCTIONS[name].arity]
-    params = ", ".join(f"{a}: In[{dtype!r}]" for a in args)
-    head = f"@kernel\ndef k({params}, out: Out[{dtype!r}]):\n    i = grid(1)\n    if i < out.size:\n"
-    (got,) = run(kernel(f"{head}        out[i] = {FUNCTIONS[name].call}\n"), columns, [dtype], device=device)
+    made = elementwise(FUNCTIONS[name].call, dtype, FUNCTIONS[name].arity)
+    (got,) = run(made, columns, [dtype], device=device)
     return [float(value) for value in got]
 
 

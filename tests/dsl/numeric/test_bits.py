@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kaio import i32, u32
-from tests.dsl.from_text import kernel, message, run
+from tests.dsl.from_text import elementwise, kernel, message, run
 from tests.dsl.rule_types import INTEGERS
 
 
@@ -31,10 +31,7 @@ def signed(value: int, dtype: Any) -> int:
 
 def call(device: Any, text: str, dtype: Any, *columns: np.ndarray, result: Any = None) -> list[int]:
     """An expression of a[i], b[i] and c[i] for every row."""
-    params = ", ".join(f"{name}: In[{dtype!r}]" for name in "abc"[: len(columns)])
-    head = f"@kernel\ndef k({params}, out: Out[{result or dtype!r}]):\n"
-    made = kernel(f"{head}    i = grid(1)\n    if i < out.size:\n        out[i] = {text}\n")
-    (got,) = run(made, columns, [result or dtype], device=device)
+    (got,) = run(elementwise(text, dtype, len(columns), result), columns, [result or dtype], device=device)
     return got.tolist()
 
 

@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import kaio
 from kaio import f32, f64
-from tests.dsl.from_text import kernel, message, run
+from tests.dsl.from_text import kernel, kernel_of, message, run
 
 INF, NAN = math.inf, math.nan
 MODES = ("rn", "rz", "ru", "rd")
 FORMS = {f32: (24, -149), f64: (53, -1074)}
 
-EXACT: dict[str, Callable[..., Fraction]] = {
+EXACT: dict[str, Callable[..., Any]] = {
     "add": lambda x, y: x + y,
     "sub": lambda x, y: x - y,
     "mul": lambda x, y: x * y,
@@ -27,15 +26,8 @@ EXACT: dict[str, Callable[..., Fraction]] = {
     "fma": lambda x, y, z: x * y + z,
     "rcp": lambda x: 1 / x,
 }
-PLAIN: dict[str, Callable[..., Any]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-    "fma": lambda x, y, z: x * y + z,
-    "rcp": np.reciprocal,
-    "sqrt": np.sqrt,
-}
+PLAIN = {**EXACT, "sqrt": np.sqrt}  # of the floats of NumPy, which rounds to the nearest
+COUNTS = {operation: {"fma": 3, "rcp": 1, "sqrt": 1}.get(operation, 2) for operation in PLAIN}
 
 
 def truncated_root(x: Fraction) -> tuple[Fraction, bool]:
@@ -95,7 +87,7 @@ def wanted(operation: str, mode: str, dtype: Any, args: tuple[float, ...]) -> fl
 def inputs(operation: str, dtype: Any) -> list[np.ndarray]:
     """Edges in all combinations, random numbers of all binades, and of near ones, which cancel."""
     info = np.finfo(dtype.numpy)
-    count = {"fma": 3, "rcp": 1, "sqrt": 1}.get(operation, 2)
+    count = COUNTS[operation]
     tiny, least, most = float(info.tiny), float(info.smallest_subnormal), float(info.max)
     edges = [0.0, -0.0, 1.0, -1.0, 1.5, 3.0, least, -least, tiny, -tiny, tiny - least, most, -most, INF, -INF, NAN]
     edges += [float(np.nextafter(dtype.numpy.type(1), dtype.numpy.type(2))), 1 / 3, 2.0 ** (FORMS[dtype][0] - 1) + 1]
@@ -108,20 +100,12 @@ def inputs(operation: str, dtype: Any) -> list[np.ndarray]:
     return [np.ascontiguousarray(column) for column in columns]
 
 
-def of(name: str, dtype: Any, count: int) -> kaio.Kernel:
-    args = "abc"[:count]
-    params = ", ".join(f"{a}: In[{dtype!r}]" for a in args)
-    call = f"{name}({', '.join(f'{a}[i]' for a in args)})"
-    head = f"@kernel\ndef k({params}, out: Out[{dtype!r}]):\n"
-    return kernel(f"{head}    i = grid(1)\n    if i < out.size:\n        out[i] = {call}\n")
-
-
 @pytest.mark.parametrize("dtype", [f32, f64], ids=repr)
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("operation", [*EXACT, "sqrt"])
+@pytest.mark.parametrize("operation", PLAIN)
 def test_an_operation_rounds_as_its_name_says(device, operation, mode, dtype):
     xs = inputs(operation, dtype)
-    (got,) = run(of(f"{operation}_{mode}", dtype, len(xs)), xs, [dtype], device=device)
+    (got,) = run(kernel_of(f"{operation}_{mode}", dtype, len(xs)), xs, [dtype], device=device)
     right = np.array([wanted(operation, mode, dtype, args) for args in zip(*(x.tolist() for x in xs), strict=True)])
     bits = f"u{dtype.bits // 8}"
     same = (got.view(bits) == right.astype(dtype.numpy).view(bits)) | (np.isnan(got) & np.isnan(right))
@@ -154,9 +138,8 @@ def test_an_interval_encloses_what_it_should(device):
 @pytest.mark.parametrize("dtype", [f32, f64], ids=repr)
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_90"])
 def test_every_operation_links(architecture, dtype):
-    names = [f"{operation}_{mode}" for operation in [*EXACT, "sqrt"] for mode in MODES]
-    counts = {"fma": 3, "rcp": 1, "sqrt": 1}
-    calls = [f"{n}({', '.join(['x[0]', 'x[1]', 'x[2]'][: counts.get(n[:-3], 2)])})" for n in names]
+    args = ["x[0]", "x[1]", "x[2]"]
+    calls = [f"{name}_{mode}({', '.join(args[:count])})" for name, count in COUNTS.items() for mode in MODES]
     body = "".join(f"    x[{k}] = {call}\n" for k, call in enumerate(calls, 3))
     assert kernel(f"@kernel\ndef k(x: InOut[{dtype!r}]):\n{body}").compile(architecture).cubin
 

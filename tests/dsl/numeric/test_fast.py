@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kaio import UnsupportedFeatureError, bf16, f16, f32
-from tests.dsl.from_text import kernel, message, run
+from tests.dsl.from_text import kernel, kernel_of, message, run
 
 # name: (the exact one, its arguments, the relative error that is allowed)
 FAST = {
@@ -27,20 +27,12 @@ FAST = {
 PAIRS = {"fast_pow": (np.power, (0.5, 8), 1e-5), "fast_div": (np.divide, (1e-3, 1e3), 3e-7)}
 
 
-def of(name: str, count: int, dtype=f32, options: str = ""):
-    args = "ab"[:count]
-    params = ", ".join(f"{a}: In[{dtype!r}]" for a in args)
-    head = f"@kernel{options}\ndef k({params}, out: Out[{dtype!r}]):\n"
-    call = f"{name}({', '.join(f'{a}[i]' for a in args)})"
-    return kernel(f"{head}    i = grid(1)\n    if i < out.size:\n        out[i] = {call}\n")
-
-
 @pytest.mark.parametrize("name", [*FAST, *PAIRS])
 def test_a_fast_function_is_as_near_as_it_says(device, name):
     exact, (low, high), relative = (FAST | PAIRS)[name]
     count = 2 if name in PAIRS else 1
     xs = np.random.default_rng(8).uniform(low, high, (count, 3000)).astype(np.float32)
-    (got,) = run(of(name, count), list(xs), [f32], device=device)
+    (got,) = run(kernel_of(name, f32, count), list(xs), [f32], device=device)
     np.testing.assert_allclose(got, exact(*xs.astype(np.float64)), rtol=relative)
 
 
@@ -49,7 +41,7 @@ def test_a_fast_function_is_as_near_as_it_says(device, name):
 def test_narrow_floats_go_through_f32(device, name, dtype):
     exact, _, _ = FAST[name]
     xs = np.random.default_rng(9).uniform(0.1, 4, 500).astype(dtype.numpy)
-    (got,) = run(of(name, 1, dtype), [xs], [dtype], device=device)
+    (got,) = run(kernel_of(name, dtype), [xs], [dtype], device=device)
     np.testing.assert_allclose(got.astype(np.float64), exact(xs.astype(np.float64)), rtol=2.0**-7)
 
 
@@ -66,7 +58,7 @@ def test_narrow_floats_go_through_f32(device, name, dtype):
 def test_narrow_floats_have_instructions_of_their_own(dtype, architecture, instruction):
     for name, mnemonic in (("fast_exp2", "ex2"), ("fast_tanh", "tanh")):
         wanted = instruction.format(mnemonic)
-        made = of(name, 1, dtype)
+        made = kernel_of(name, dtype)
         assert (wanted.replace(".ftz", "") if mnemonic == "tanh" else wanted) in made.ptx(architecture)
         assert made.compile(architecture).cubin
 
@@ -93,7 +85,7 @@ def test_every_fast_function_links(architecture):
 
 def test_the_first_architecture_of_tanh_is_named():
     with pytest.raises(UnsupportedFeatureError, match="`fast_tanh` needs sm_75 or later"):
-        of("fast_tanh", 1).ptx("sm_70")
+        kernel_of("fast_tanh", f32).ptx("sm_70")
 
 
 # ---------------------------------------------------------------------- fastmath
