@@ -11,9 +11,8 @@ import pytest
 import kaio
 from kaio import D2, In, InOut, KernelFault, Out, UnsupportedFeatureError, i32
 from tests.dsl.from_text import kernel
+from tests.dsl.warps import CPU
 from tests.refusals import first_mistake
-
-CPU = kaio.Device("cpu")
 
 
 @kaio.kernel

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-import kaio
 from tests.dsl.from_text import kernel, message
+from tests.dsl.warps import fault
 
 REFUSED = [
     ("block_reduce_sum(x[0] > 0)", "`block_reduce_sum` of a bool: bools have no arithmetic", "cast it"),
@@ -67,11 +68,7 @@ def test_a_mistake_in_the_user_s_function_is_shown_there():
 
 
 def fault_of(text: str, threads: int, *args: Any) -> str:
-    device = kaio.Device("cpu")
-    out = device.alloc_zeros(threads, kaio.f32)
-    with pytest.raises(kaio.KernelFault) as caught:
-        kernel(text).over(threads).block(threads).launch(out, *args).wait()
-    return str(caught.value)
+    return fault(kernel(text), threads, np.zeros(threads, np.float32), *args)
 
 
 def test_a_lane_that_has_returned_is_missed():

@@ -9,6 +9,7 @@ import pytest
 
 import kaio
 from kaio import D2, Const, In, InOut, Out, UnsupportedFeatureError, bf16, f8e4m3, f8e5m2, f16, f32, i8, i32, u8, u32
+from tests.dsl import warps
 from tests.dsl.from_text import kernel
 from tests.refusals import first_mistake
 
@@ -67,15 +68,20 @@ def place_c(lane: int, i: int) -> tuple[int, int]:
     return (group if i < 2 else group + 8), within * 2 + (i & 1)
 
 
+@kaio.func
+def in_shared_memory(x):
+    s = kaio.shared_mem((32, 32), x.dtype)
+    for k in range(x.size // 32):
+        at = k * 32 + kaio.thread_idx.x
+        s[at // x.shape[1], at % x.shape[1]] = x[at // x.shape[1], at % x.shape[1]]
+    kaio.bar_sync()
+    return s
+
+
 @kaio.kernel
 def words_of_a(x: In[A, D2], out: Out[u32, D2], layout: Const[int], whole: Const[int]):
     t = kaio.thread_idx.x
-    s = kaio.shared_mem((32, 32), x.dtype)
-    for k in range(x.size // 32):
-        s[(k * 32 + t) // x.shape[1], (k * 32 + t) % x.shape[1]] = x[
-            (k * 32 + t) // x.shape[1], (k * 32 + t) % x.shape[1]
-        ]
-    kaio.bar_sync()
+    s = in_shared_memory(x)
     if layout == 0:
         a = kaio.ldmatrix_a(s, 0, 0) if whole == 1 else kaio.load_matrix_a(s, 0, 0)
     else:
@@ -90,12 +96,7 @@ def words_of_a(x: In[A, D2], out: Out[u32, D2], layout: Const[int], whole: Const
 @kaio.kernel
 def words_of_b(x: In[B, D2], out: Out[u32, D2], layout: Const[int], whole: Const[int]):
     t = kaio.thread_idx.x
-    s = kaio.shared_mem((32, 32), x.dtype)
-    for k in range(x.size // 32):
-        s[(k * 32 + t) // x.shape[1], (k * 32 + t) % x.shape[1]] = x[
-            (k * 32 + t) // x.shape[1], (k * 32 + t) % x.shape[1]
-        ]
-    kaio.bar_sync()
+    s = in_shared_memory(x)
     if layout == 0:
         b = kaio.ldmatrix_b(s, 0, 0) if whole == 1 else kaio.load_matrix_b(s, 0, 0)
     else:
@@ -114,35 +115,33 @@ def patterns(dtype, shape: tuple[int, int]) -> np.ndarray:
     return bits.astype(width).view(dtype.numpy)
 
 
+def check_words(
+    made: kaio.Kernel, words: int, place, x: np.ndarray, device: kaio.Device, dtype, layout: str, whole: int
+) -> None:
+    """Whether each lane holds in so many words the elements of x that `place` tells."""
+    needs(device, dtype)
+    out = device.alloc_zeros((32, words), u32)
+    given = device.alloc_from(np.ascontiguousarray(x if layout == "row" else x.T))
+    made.over(32).block(32).launch(given, out, layout=int(layout == "col"), whole=whole).wait()
+    found = out.to_host().view(dtype.numpy)
+    for lane in range(32):
+        expected = [x[place(dtype.bits, lane, i)] for i in range(words * 32 // dtype.bits)]
+        assert found[lane].tobytes() == np.array(expected).tobytes(), lane
+
+
 CASES = [(d, layout, whole) for d in FACTORS for layout in ("row", "col") for whole in (0, 1)]
 
 
 @pytest.mark.parametrize(("dtype", "layout", "whole"), [c for c in CASES if c[1:] != ("col", 1) or c[0].bits == 16])
 def test_a_lane_holds_of_a_what_the_table_says(device: kaio.Device, dtype, layout: str, whole: int) -> None:
-    needs(device, dtype)
-    each = 32 // dtype.bits
-    x = patterns(dtype, (16, 8 * each))
-    out = device.alloc_zeros((32, 4), u32)
-    given = device.alloc_from(np.ascontiguousarray(x if layout == "row" else x.T))
-    words_of_a.over(32).block(32).launch(given, out, layout=int(layout == "col"), whole=whole).wait()
-    found = out.to_host().view(dtype.numpy)
-    for lane in range(32):
-        expected = [x[place_a(dtype.bits, lane, i)] for i in range(4 * each)]
-        assert found[lane].tobytes() == np.array(expected).tobytes(), lane
+    x = patterns(dtype, (16, 256 // dtype.bits))
+    check_words(words_of_a, 4, place_a, x, device, dtype, layout, whole)
 
 
 @pytest.mark.parametrize(("dtype", "layout", "whole"), [c for c in CASES if c[1:] != ("row", 1) or c[0].bits == 16])
 def test_a_lane_holds_of_b_what_the_table_says(device: kaio.Device, dtype, layout: str, whole: int) -> None:
-    needs(device, dtype)
-    each = 32 // dtype.bits
-    x = patterns(dtype, (8 * each, 8))
-    out = device.alloc_zeros((32, 2), u32)
-    given = device.alloc_from(np.ascontiguousarray(x if layout == "row" else x.T))
-    words_of_b.over(32).block(32).launch(given, out, layout=int(layout == "col"), whole=whole).wait()
-    found = out.to_host().view(dtype.numpy)
-    for lane in range(32):
-        expected = [x[place_b(dtype.bits, lane, i)] for i in range(2 * each)]
-        assert found[lane].tobytes() == np.array(expected).tobytes(), lane
+    x = patterns(dtype, (256 // dtype.bits, 8))
+    check_words(words_of_b, 2, place_b, x, device, dtype, layout, whole)
 
 
 @kaio.kernel
@@ -462,10 +461,7 @@ def test_what_does_not_fit_is_told_with_both_types(body: str, expected: str) -> 
 
 # ---------------------------------------------------------------------- faults
 def fault(made: kaio.Kernel, *arrays: np.ndarray, threads: int = 32) -> str:
-    cpu = kaio.Device("cpu")
-    with pytest.raises(kaio.KernelFault) as caught:
-        made.over(threads).block(threads).launch(*map(cpu.alloc_from, arrays)).wait()
-    return str(caught.value).splitlines()[0]
+    return warps.fault(made, threads, *arrays).splitlines()[0]
 
 
 def test_less_than_a_warp_is_a_fault() -> None:
