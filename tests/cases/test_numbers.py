@@ -307,21 +307,6 @@ def test_b13_extremes_do_not_depend_on_the_order_of_their_operands(device):
     np.testing.assert_array_equal(least, np.minimum(a, b))
 
 
-@kaio.kernel
-def largest(x: In[f32], out: InOut[f32], old: Out[f32]):
-    i = kaio.grid(1)
-    if i < x.size:
-        old[i] = kaio.atomic_max(out, 0, x[i])
-
-
-def test_b13_atomic_max_orders_negative_zero_and_negative_numbers(device):
-    lowest = np.finfo(np.float32).min
-    x, out, old = device.alloc_from(np.float32([-0.0, -5.0])), device.alloc_from([lowest]), device.alloc_zeros(2, f32)
-    largest.grid(1).block(2).launch(x, out, old).wait()
-    assert out.to_host()[0] == 0
-    assert set(old.to_host().tolist()) <= {float(lowest), -0.0, -5.0}
-
-
 def residual(a, b, c):
     return a * b + c
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kaio
-from kaio import InOut, LaunchError, Out, f32, f64, i32, u8
+from kaio import Const, InOut, LaunchError, Out, f32, f64, i32, u8
 from tests.refusals import refusal
 
 
@@ -142,23 +142,14 @@ def test_b25_the_limit_is_that_of_the_gpu_imitated():
 
 
 @kaio.kernel
-def exactly_48_kib(out: InOut[f32]):
-    s = kaio.shared_mem((2, 6144), f32)
+def ends_of_two_rows(out: InOut[f32], columns: Const[int]):
+    s = kaio.shared_mem((2, columns), f32)
     t = kaio.thread_idx.x
+    last = columns - 4
     s[0, t] = out[t]
-    s[1, t + 6100] = out[t]
+    s[1, t + last] = out[t]
     kaio.bar_sync()
-    out[t] = s[0, t] + s[1, t + 6100]
-
-
-@kaio.kernel
-def eight_bytes_more(out: InOut[f32]):
-    s = kaio.shared_mem((2, 6145), f32)
-    t = kaio.thread_idx.x
-    s[0, t] = out[t]
-    s[1, t + 6141] = out[t]
-    kaio.bar_sync()
-    out[t] = s[0, t] + s[1, t + 6141]
+    out[t] = s[0, t] + s[1, t + last]
 
 
 @kaio.kernel
@@ -174,10 +165,10 @@ def two_large_ones(out: InOut[f32]):
     out[t] = s[11999 - t] + r[99, 99 - t] + d[t]
 
 
-@pytest.mark.parametrize("made", [exactly_48_kib, eight_bytes_more])
-def test_b25_static_arrays_of_48_kib_and_more_work(device, made):
+@pytest.mark.parametrize("columns", [6144, 6145], ids=["48_kib", "eight_bytes_more"])
+def test_b25_static_arrays_of_48_kib_and_more_work(device, columns):
     x = device.alloc_from(np.arange(4, dtype=np.float32))
-    made.grid(1).block(4).launch(x).wait()
+    ends_of_two_rows.grid(1).block(4).launch(x, columns).wait()
     assert x.to_host().tolist() == [0, 2, 4, 6]
 
 
@@ -223,8 +214,8 @@ def test_a_size_of_no_array_is_refused():
     assert refusal(dyn.grid(1).shared(s=4, tile=3).launch, out) == (
         "kernel `dyn` has no dynamic shared array `tile`\n  help: it has `s`"
     )
-    assert refusal(exactly_48_kib.grid(1).shared(tile=3).launch, out) == (
-        "kernel `exactly_48_kib` has no dynamic shared array `tile`\n"
+    assert refusal(ends_of_two_rows.grid(1).shared(tile=3).launch, out, 4) == (
+        "kernel `ends_of_two_rows` has no dynamic shared array `tile`\n"
         '  help: declare it in the kernel: `kaio.dynamic_shared("tile", kaio.f32)`'
     )
 

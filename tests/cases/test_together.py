@@ -17,6 +17,14 @@ def largest(x: In[f32], out: InOut[f32], old: Out[f32]):
         old[i] = kaio.atomic_max(out, 0, x[i])
 
 
+def test_b13_atomic_max_orders_negative_zero_and_negative_numbers(device):
+    lowest = np.finfo(np.float32).min
+    x, out, old = device.alloc_from(np.float32([-0.0, -5.0])), device.alloc_from([lowest]), device.alloc_zeros(2, f32)
+    largest.grid(1).block(2).launch(x, out, old).wait()
+    assert out.to_host()[0] == 0
+    assert set(old.to_host().tolist()) <= {float(lowest), -0.0, -5.0}
+
+
 def test_b13_an_atomic_extreme_ignores_nan_and_orders_zeros_whoever_comes_first(device):
     lowest = np.finfo(np.float32).min
     for given in itertools.permutations([np.float32(-0.0), np.float32(-5.0), np.float32(np.nan), -np.float32(np.nan)]):
