@@ -22,6 +22,7 @@ from kaio import bool_, f32, f64, i32, u8
 from kaio.dsl.intrinsic import STANDARD, Intrinsic
 from kaio.dtypes import DTYPES
 from tests.dsl.from_text import elementwise, kernel, kernel_of, message, mistakes, run
+from tests.dsl.numeric.test_directed import round_to
 from tests.dsl.rule_types import INTEGERS
 from tests.narrow import NARROW, rounded
 
@@ -278,22 +279,9 @@ def exact_fma(x: float, y: float, z: float, dtype: Any) -> float:
     if exact == 0:
         with np.errstate(all="ignore"):
             return float(np.float64(x) * np.float64(y) + np.float64(z)) if x == 0 or y == 0 or z == 0 else 0.0
-    return nearest(exact, dtype)
-
-
-def nearest(exact: Fraction, dtype: Any) -> float:
-    """The number of a float type that is nearest to a fraction, ties to even."""
     if dtype in NARROW:
         return rounded(exact, dtype) or math.copysign(0.0, exact)
-    bits, lowest = (24, -149) if dtype is f32 else (53, -1074)
-    size = abs(exact)
-    exponent = size.numerator.bit_length() - size.denominator.bit_length()
-    exponent += 0 if size >= Fraction(2) ** exponent else -1
-    unit = Fraction(2) ** max(exponent - bits + 1, lowest)
-    result = round(size / unit) * unit  # Python rounds halves to even
-    largest = Fraction(float(np.finfo(dtype.numpy).max))
-    size = INF if result > largest else float(result)
-    return -size if exact < 0 else size
+    return round_to(exact, "rn", dtype)
 
 
 @pytest.mark.parametrize("dtype", [f32, f64], ids=repr)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 import kaio
@@ -17,6 +20,16 @@ def cpu() -> kaio.Device:
 @pytest.fixture
 def stream(cpu: kaio.Device) -> Recorder:
     return Recorder(cpu)
+
+
+@pytest.fixture
+def x(cpu: kaio.Device) -> Any:
+    return cpu.alloc_from(np.arange(8, dtype=np.float32))
+
+
+@pytest.fixture
+def y(cpu: kaio.Device) -> Any:
+    return cpu.alloc_zeros(8, f32)
 
 
 @pytest.fixture

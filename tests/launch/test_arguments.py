@@ -18,16 +18,6 @@ from tests.launch.fakes import FakeKernel, fake
 T = TypeVar("T", f32, f64)
 
 
-@pytest.fixture
-def x(cpu: kaio.Device) -> Any:
-    return cpu.alloc_from(np.arange(8, dtype=np.float32))
-
-
-@pytest.fixture
-def y(cpu: kaio.Device) -> Any:
-    return cpu.alloc_zeros(8, f32)
-
-
 def refusal(kernel: FakeKernel, stream: Any, *args: Any, error: type[Exception] = LaunchError, **kwargs: Any) -> str:
     with pytest.raises(error) as caught:
         Launcher(kernel).over(8).on(stream).launch(*args, **kwargs)

@@ -1,16 +1,10 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from kaio import f32
 from kaio.errors import BufferClosedError, LaunchError
 from kaio.launch import Launcher
-
-
-@pytest.fixture
-def x(cpu):
-    return cpu.alloc_from(np.arange(8, dtype=np.float32))
 
 
 @pytest.fixture

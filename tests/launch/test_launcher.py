@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,17 +10,6 @@ from kaio.errors import UnsupportedFeatureError
 from kaio.launch import Launcher
 from tests.launch.fakes import Recorder, fake
 from tests.refusals import refusal
-
-
-@pytest.fixture
-def x(cpu: kaio.Device) -> Any:
-    return cpu.alloc_from(np.arange(8, dtype=np.float32))
-
-
-@pytest.fixture
-def y(cpu: kaio.Device) -> Any:
-    return cpu.alloc_zeros(8, f32)
-
 
 # --- geometry ---------------------------------------------------------------------------------------------------------
 

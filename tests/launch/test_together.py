@@ -15,12 +15,6 @@ from kaio.runtime.stream import Together
 from tests.launch.fakes import Recorder, fake
 from tests.refusals import refusal
 
-
-@pytest.fixture
-def x() -> Any:
-    return kaio.Device("cpu").alloc_from(np.arange(8, dtype=np.float32))
-
-
 FILL = fake("fill", x=InOut[f32])
 PLANE = fake("plane", x=InOut[f32, D2])
 
