@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -11,17 +10,16 @@ import pytest
 
 from kaio.dsl import approximate
 from kaio.dsl.intrinsic import STANDARD
+from tests.measurements import measurements
 from tests.tables import check_table
 
-ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "math.md"
+PAGE = Path(__file__).parent.parent / "docs" / "math.md"
 SPECIAL = ("0.0", "-0.0", "1.0", "-1.0", "inf", "-inf", "nan")
 
 
 def results(device: str) -> dict[str, Any]:
-    """The measurements of a device, by function; empty where there are none."""
-    path = ROOT / "benchmarks" / "results" / f"math_{device}.json"
-    functions: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["functions"] if path.exists() else {}
+    """The measurements of a device, by function."""
+    functions: dict[str, Any] = measurements(device)["functions"]
     return functions
 
 

@@ -141,7 +141,7 @@ def test_elements_are_loaded_and_stored_at_once():
     for access in ("ld.global.nc.v2.f32", "ld.global.nc.v2.f64", "st.global.v2.f32", "st.global.v2.f64"):
         assert access in ptx
     assert ".param .f32 s_real" in ptx
-    assert everything.compile("sm_75") is not None
+    assert everything.compile("sm_75").cubin
 
 
 def test_shared_and_local_arrays_hold_complex_numbers(device):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +13,8 @@ import kaio
 from benchmarks.mathematics import FUNCTIONS, error_in_ulp, exact, inputs, special_inputs
 from kaio import f32, f64
 from tests.dsl.from_text import elementwise, run
+from tests.measurements import measurements
 
-RESULTS = Path(__file__).parents[3] / "benchmarks" / "results"
 CASES = [
     pytest.param(name, dtype, id=f"{name}-{dtype!r}")
     for name, function in FUNCTIONS.items()
@@ -24,17 +22,16 @@ CASES = [
 ]
 
 
-@cache
-def measured(device: str = "cpu") -> dict[str, Any]:
-    """What was found of each function, by its name and dtype."""
-    functions: dict[str, Any] = json.loads((RESULTS / f"math_{device}.json").read_text())["functions"]
+def measured() -> dict[str, Any]:
+    """What was found of each function on the CPU device, by its name and dtype."""
+    functions: dict[str, Any] = measurements("cpu")["functions"]
     return functions
 
 
 @cache
 def has_the_measured_libdevice() -> bool:
     """Whether this machine's library is the one that was measured: some of its functions change with releases."""
-    versions: dict[str, str] = json.loads((RESULTS / "math_cpu.json").read_text())["versions"]
+    versions: dict[str, str] = measurements("cpu")["versions"]
     try:
         return metadata.version("nvidia-nvvm") == versions["nvidia-nvvm"]
     except metadata.PackageNotFoundError:  # it is that of an installed toolkit
