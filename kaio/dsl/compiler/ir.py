@@ -14,7 +14,7 @@ A name that starts with `$` is a temporary of one expression; every other one is
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +25,8 @@ from kaio.source import Source
 __all__ = [
     "Argument", "Assign", "Attribute", "Binary", "Block", "Branch", "Call", "Constant", "Copy", "Fail", "Function",
     "GetItem", "Item", "Iterate", "Jump", "Op", "PathStep", "Phi", "Return", "SetItem", "Statement", "Step", "StepFlag",
-    "StepValue", "Terminator", "Tuple", "Typed", "TypedCall", "Unary", "Unpack", "definitions", "is_temporary",
-    "operands", "predecessors", "reads", "user_name", "with_operands",
+    "StepValue", "Terminator", "Tuple", "Typed", "TypedCall", "Unary", "Unpack", "calls_of", "definitions",
+    "is_temporary", "operands", "predecessors", "reads", "user_name", "with_operands",
 ]  # fmt: skip
 
 
@@ -404,6 +404,23 @@ def predecessors(blocks: Iterable[Block]) -> dict[int, list[int]]:
         for target in dict.fromkeys(block.targets()):
             found[target].append(block.label)
     return {label: sorted(labels) for label, labels in found.items()}
+
+
+def calls_of(typed: Typed) -> Iterator[tuple[Assign, TypedCall]]:
+    """The calls of a function and of those that it calls, in the order of the code; each function is walked once."""
+    return _calls_of(typed, set())
+
+
+def _calls_of(typed: Typed, seen: set[int]) -> Iterator[tuple[Assign, TypedCall]]:
+    if id(typed) in seen:
+        return
+    seen.add(id(typed))
+    for name, assign in definitions(typed.function).items():
+        if (call := typed.calls.get(name)) is not None:
+            yield assign, call
+            for callee in (call.callee, call.body):
+                if isinstance(callee, Typed):
+                    yield from _calls_of(callee, seen)
 
 
 def is_temporary(name: str) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kaio.dsl.blocks import grid_sync
 from kaio.dsl.compiler.captures import Capture
 from kaio.dsl.compiler.check import read_kernel
-from kaio.dsl.compiler.ir import Typed
+from kaio.dsl.compiler.ir import Typed, calls_of
 from kaio.dsl.compiler.middle import Middle, middle_of
 from kaio.dsl.compiler.options import CompileOptions
 from kaio.dsl.index import grid
@@ -89,7 +89,7 @@ def compile_cuda(
         dynamic=ptx.dynamic,
         has_static=ptx.has_static,
         prints=ptx.prints,
-        waits_for_grid=_calls(middle.typed, grid_sync),
+        waits_for_grid=any(call.callee is grid_sync for _, call in calls_of(middle.typed)),
     )
     stages = {**middle.stages, "llvm": ptx.llvm, "ptx": ptx.text}
     return Compiled(program, tuple(middle.captures.values()), stages, _grid_ranks(middle.typed))
@@ -121,25 +121,9 @@ def compile_host(front: Front, specialisation: Specialisation, options: CompileO
     return Compiled(program, tuple(middle.captures.values()), stages, _grid_ranks(middle.typed))
 
 
-def _calls(typed: Typed, record: object) -> bool:
-    """Whether a function, or one that it calls, uses a record."""
-    return any(
-        callee is record or (isinstance(callee, Typed) and _calls(callee, record))
-        for call in typed.calls.values()
-        for callee in (call.callee, call.body)
-    )
-
-
 def _grid_ranks(typed: Typed) -> frozenset[int]:
     """The `n` of each `grid(n)`, also of the device functions."""
-    found: set[int] = set()
-    for call in typed.calls.values():
-        if call.callee is grid:
-            found.add(call.static[0])
-        for callee in (call.callee, call.body):
-            if isinstance(callee, Typed):
-                found |= _grid_ranks(callee)
-    return frozenset(found)
+    return frozenset(call.static[0] for _, call in calls_of(typed) if call.callee is grid)
 
 
 @contextmanager

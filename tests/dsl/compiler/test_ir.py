@@ -7,6 +7,8 @@ import dataclasses
 import pytest
 
 from kaio.dsl.compiler import ir
+from kaio.dsl.compiler.middle import middle_of
+from kaio.dsl.intrinsic import STANDARD, Intrinsic
 from tests.dsl.from_text import kernel
 
 SAMPLE = """
@@ -53,6 +55,16 @@ def test_a_typed_function_prints_every_type():
         for line in text.splitlines()
         if line.startswith("    ") and " = " in line and "[" not in line[:8]
     )
+
+
+def test_calls_are_found_once_however_often_a_function_is_called():
+    functions = "".join(f"def f{i}(x): return f{i - 1}(x) + f{i - 1}(x + 1)\n" for i in range(1, 40))
+    source = "def f0(x): return abs(x)\n" + functions + "@kernel\ndef k(o: InOut[i32]):\n    o[0] = f39(o[0])\n"
+    front = kernel(source)._front
+    typed = middle_of(front, front.signature.specialise()).typed
+    names = [call.callee.function.name for _, call in ir.calls_of(typed) if isinstance(call.callee, ir.Typed)]
+    assert names == [f"f{i}" for i in range(39, -1, -1)] + [f"f{i}" for i in range(39)]
+    assert [call.callee for _, call in ir.calls_of(typed) if isinstance(call.callee, Intrinsic)] == [STANDARD[abs]]
 
 
 def test_names_are_temporaries_or_the_users():

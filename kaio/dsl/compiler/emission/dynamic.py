@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl.compiler import ir
@@ -10,7 +10,7 @@ from kaio.dsl.compiler.emission.arguments import argument_values
 from kaio.dsl.memory import dynamic_shared
 from kaio.dsl.values import BufferType, Type, show
 from kaio.dtypes import DType, i32
-from kaio.errors import KernelTypeError, Mistake, Place
+from kaio.errors import KernelTypeError, Mistake
 from kaio.program import DynamicArray
 
 if TYPE_CHECKING:
@@ -21,30 +21,16 @@ __all__ = ["Inputs", "dynamic_arrays"]
 
 def dynamic_arrays(typed: ir.Typed) -> tuple[DynamicArray, ...]:
     """The arrays in the order in which the code names them; KernelTypeError if one name has two dtypes."""
-    found: dict[str, tuple[DType, Place]] = {}
-    for name, dtype, place in _named(typed, set()):
-        first, _ = found.setdefault(name, (dtype, place))
-        if first is not dtype:
-            what = f"the dynamic shared array `{name}` is of {show(dtype)} here, and of {show(first)} elsewhere"
-            raise KernelTypeError([Mistake(what, place, "give the two different names")])
-    return tuple(DynamicArray(name, dtype) for name, (dtype, _) in found.items())
-
-
-def _named(typed: ir.Typed, seen: set[int]) -> Iterator[tuple[str, DType, Place]]:
-    if id(typed) in seen:  # a function that is called again names nothing new
-        return
-    seen.add(id(typed))
-    for block in typed.function.blocks:
-        for statement in block.body:
-            call = typed.calls.get(statement.target) if isinstance(statement, ir.Assign) else None
-            if call is None:
-                continue
-            if call.callee is dynamic_shared:
-                assert isinstance(call.result, BufferType)
-                yield call.static[0], call.result.dtype, statement.place
-            for callee in (call.callee, call.body):
-                if isinstance(callee, ir.Typed):
-                    yield from _named(callee, seen)
+    found: dict[str, DType] = {}
+    for assign, call in ir.calls_of(typed):
+        if call.callee is dynamic_shared:
+            assert isinstance(call.result, BufferType)
+            name, dtype = call.static[0], call.result.dtype
+            first = found.setdefault(name, dtype)
+            if first is not dtype:
+                what = f"the dynamic shared array `{name}` is of {show(dtype)} here, and of {show(first)} elsewhere"
+                raise KernelTypeError([Mistake(what, assign.place, "give the two different names")])
+    return tuple(DynamicArray(name, dtype) for name, dtype in found.items())
 
 
 class Inputs:

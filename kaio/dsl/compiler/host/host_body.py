@@ -418,11 +418,7 @@ class Body:
 
 def _waits(typed: ir.Typed) -> bool:
     """Whether a thread may wait for others in this function or one that it calls."""
-    callees = [callee for found in typed.calls.values() for callee in (found.callee, found.body)]
-    return any(
-        callee.suspends if isinstance(callee, Intrinsic) else isinstance(callee, ir.Typed) and _waits(callee)
-        for callee in callees
-    )
+    return any(isinstance(call.callee, Intrinsic) and call.callee.suspends for _, call in ir.calls_of(typed))
 
 
 def _natural(pointer: llvm.Value) -> int:
