@@ -6,7 +6,6 @@ import functools
 import hashlib
 import threading
 from pathlib import Path
-from typing import Any
 
 from kaio import host_abi as abi
 from kaio.dsl.compiler.host.scheduling import worker
@@ -33,35 +32,12 @@ def _scheduler_object() -> bytes:
 def _compile() -> bytes:
     from kaio.dsl.compiler.host import native as machine
     from kaio.dsl.compiler.host.emit_host import emit_plain
+    from kaio.dsl.compiler.middle import middle_of
+    from kaio.dsl.compiler.pipeline import read
 
-    module = emit_plain(_typed(worker), "kaio_worker")
+    front = read(worker)
+    module = emit_plain(middle_of(front, front.signature.specialise()).typed, "kaio_worker")
     return machine.compile_object(module.text, exported=module.exported)
-
-
-def _typed(function: Any) -> Any:
-    """Type a function by its annotations, and those that it calls by their arguments."""
-    from kaio.dsl import index as _ranges  # noqa: F401  (the records of `range` and `min`)
-    from kaio.dsl import numeric  # noqa: F401
-    from kaio.dsl.compiler.infer import infer
-    from kaio.dsl.compiler.parse import parse
-    from kaio.dsl.compiler.signature import signature
-    from kaio.dsl.compiler.translate import translate
-    from kaio.dsl.values import BufferType, index_type
-
-    index = index_type(32)
-
-    typed: dict[Any, Any] = {}  # calls are typed again each time that a loop around them is
-
-    def type_callee(callee: Any, types: Any, place: Any) -> Any:
-        key = callee, tuple(types.items())
-        if key not in typed:
-            typed[key] = infer(translate(callee, parse(callee), {}).function, types, index, type_callee, {})
-        return typed[key]
-
-    source = parse(function)
-    arguments = signature(function, source).specialise().arguments
-    types = {a.name: a.dtype if a.ndim is None else BufferType(a.dtype, a.ndim, a.access, index) for a in arguments}
-    return infer(translate(function, source, {}).function, types, index, type_callee, {})
 
 
 def _compiler_digest() -> str:
