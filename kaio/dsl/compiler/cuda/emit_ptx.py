@@ -6,7 +6,6 @@ source and signature it came from, and `.loc` lines point at the user's file.
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.cuda import ptx_memory, toolchain
 from kaio.dsl.compiler.cuda.assembly import Written, mark
 from kaio.dsl.compiler.cuda.ptx_lines import Lines
-from kaio.dsl.compiler.cuda.ptx_names import distinct, entry_name, spelled
+from kaio.dsl.compiler.cuda.ptx_names import distinct, entry_name, variable_name
 from kaio.dsl.compiler.emission import print_ring
 from kaio.dsl.compiler.emission.arguments import argument_types
 from kaio.dsl.compiler.emission.constant_arrays import ConstantArrays
@@ -199,9 +198,8 @@ class CudaTarget:
         if not self.has_static:
             return llvm.IntType(32)(offset)
         array = llvm.ArrayType(element, count)
-        plain = spelled(f"{self.module.name}_{name}".replace("$", "_").replace(".", "_"))
-        numbered = (f"{plain}_{number}" for number in itertools.count(1))  # in a function that is called twice
-        unique = next(name for name in itertools.chain([plain], numbered) if name not in self.module.globals)
+        # in a function that is called twice there are two
+        unique = variable_name(f"{self.module.name}_{name}", self.module.globals)
         made = llvm.GlobalVariable(self.module, array, unique, addrspace=3)
         made.linkage, made.initializer = "internal", llvm.Constant(array, llvm.Undefined)
         made.align = SHARED_ALIGNMENT

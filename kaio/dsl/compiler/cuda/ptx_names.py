@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Container
+
 from kaio.print_abi import VARIABLE
 
-__all__ = ["distinct", "entry_name", "spelled"]
+__all__ = ["distinct", "entry_name", "spelled", "variable_name"]
 
 # opcodes and the predefined constant are reserved words for the assembler of PTX, and a name has more than `_`
 _RESERVED_WORDS = (
@@ -33,6 +36,17 @@ def entry_name(name: str) -> str:
     """
     is_taken = name in ("_", "WARP_SZ", VARIABLE) or name.startswith("__nv_")
     return spelled(name) + ("_0" if is_taken else "")
+
+
+def variable_name(name: str, taken: Container[str]) -> str:
+    """A name for a variable of a module: letters, digits and `_`, with a number where it is taken.
+
+    >>> variable_name("blur_tile", {"blur_tile"}), variable_name("blur_WEIGHTS[0]", ())
+    ('blur_tile_1', 'blur_WEIGHTS_0_')
+    """
+    plain = "".join(letter if letter.isalnum() else "_" for letter in spelled(name))
+    numbered = (f"{plain}_{number}" for number in itertools.count(1))
+    return next(unique for unique in itertools.chain([plain], numbered) if unique not in taken)
 
 
 def distinct(parameters: list[str], taken: set[str]) -> list[str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 from llvmlite import ir as llvm
 
-from kaio.dsl.compiler.cuda.ptx_names import spelled
+from kaio.dsl.compiler.cuda.ptx_names import variable_name
 from kaio.dsl.compiler.emission.scalars import memory_type
 from kaio.dsl.values import MOST_CONSTANT_NBYTES, ArrayType
 from kaio.errors import CompileError
@@ -41,7 +40,8 @@ class ConstantArrays:
             raise self._too_much(e, array, name)
         contents = array.contents or bytes(1)  # what has no elements is never read
         kind = llvm.ArrayType(llvm.IntType(8), len(contents))
-        made = llvm.GlobalVariable(self._module, kind, self._name(name), addrspace=self._space)
+        unique = variable_name(f"{self._module.name}_{name}", self._module.globals)
+        made = llvm.GlobalVariable(self._module, kind, unique, addrspace=self._space)
         made.linkage, made.global_constant, made.align = "internal", True, _ALIGNMENT
         made.initializer = llvm.Constant(kind, bytearray(contents))
         return made
@@ -54,9 +54,3 @@ class ConstantArrays:
             place=e.place,
             help=f"pass one as a buffer, for example `{name}: In[{array.dtype!r}]`",
         )
-
-    def _name(self, name: str) -> str:
-        plain = spelled(f"{self._module.name}_{name}")
-        plain = "".join(letter if letter.isalnum() else "_" for letter in plain)
-        numbered = (f"{plain}_{number}" for number in itertools.count(1))
-        return next(n for n in itertools.chain([plain], numbered) if n not in self._module.globals)

@@ -49,7 +49,7 @@ class Frame:
     def __post_init__(self) -> None:
         self.blocks: Mapping[int, ir.Block] = {block.label: block for block in self.typed.function.blocks}
         self.definitions = ir.definitions(self.typed.function)
-        order = {label: position for position, label in enumerate(self.blocks)}
+        self.order = order = {label: position for position, label in enumerate(self.blocks)}
         self.heads = {to for at, block in self.blocks.items() for to in block.targets() if order[to] <= order[at]}
         self.is_own = is_own(self.typed.function.source.filename)
 
@@ -98,10 +98,9 @@ class Frame:
             for at in before[label]:
                 for phi, leaf in zip(phis, self._incoming(e, assign, at), strict=True):
                     phi.add_incoming(leaf, self.ends[at])
-        order = {label: position for position, label in enumerate(self.blocks)}
         for label, turn in self.loops:
             for at in before[label]:
-                entering = order[at] < order[label]
+                entering = self.order[at] < self.order[label]
                 for phi, first, later in turn.phis:
                     phi.add_incoming(first if entering else later, self.ends[at])
 

@@ -15,9 +15,9 @@ from llvmlite import ir as llvm
 from kaio import host_abi as abi
 from kaio.dsl.compiler.host.host_context import I32, I64, field_of
 
-__all__ = ["Peers", "own_word"]
+__all__ = ["ROW", "Peers", "own_word", "splat"]
 
-_ROW = llvm.VectorType(I32, 32)
+ROW = llvm.VectorType(I32, 32)
 _ROW_NBYTES = 4 * 32
 
 
@@ -41,12 +41,11 @@ class Peers:
 
     def all(self, k: int) -> llvm.Value:
         """Word `k` of every lane, one <32 x i32>; undefined where a lane is no member."""
-        return self.b.load(self.b.bitcast(self._row(k), _ROW.as_pointer()), align=64)
+        return self.b.load(self.b.bitcast(self._row(k), ROW.as_pointer()), align=64)
 
     def splat(self, value: llvm.Value) -> llvm.Value:
         """An i32 in each of 32 lanes, to compare with `all`."""
-        undefined, zeros = llvm.Constant(_ROW, llvm.Undefined), llvm.Constant(_ROW, [0] * 32)
-        return self.b.shuffle_vector(self.b.insert_element(undefined, value, I32(0)), undefined, zeros)
+        return splat(self.b, value)
 
     def has(self, lane: llvm.Value) -> llvm.Value:
         """i1: whether lane `lane` takes part."""
@@ -55,6 +54,12 @@ class Peers:
 
     def _row(self, k: int) -> llvm.Value:
         return field_of(self.b, self.context, abi.TAKEN + _ROW_NBYTES * k, llvm.IntType(8))
+
+
+def splat(b: llvm.IRBuilder, value: llvm.Value) -> llvm.Value:
+    """An i32 in each of 32 lanes."""
+    undefined, zeros = llvm.Constant(ROW, llvm.Undefined), llvm.Constant(ROW, [0] * 32)
+    return b.shuffle_vector(b.insert_element(undefined, value, I32(0)), undefined, zeros)
 
 
 def own_word(b: llvm.IRBuilder, words: llvm.Value, word: int) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from llvmlite import ir as llvm
 
 from kaio import host_abi as abi
+from kaio.dsl.compiler.host.host_exchange import ROW, splat
 from kaio.dsl.intrinsic import Resolved, intrinsic
 from kaio.dsl.types import D2, InOut
 from kaio.dsl.values import NONE
@@ -17,7 +18,6 @@ __all__ = ["lanes_at", "native", "of_slot", "take_row"]
 
 B = TypeVar("B")
 _I8, _I32 = llvm.IntType(8), llvm.IntType(32)
-_ROW = llvm.VectorType(_I32, 32)
 _ALIGNMENT = 64  # of the context, of the words, and of the strides of both
 
 
@@ -46,15 +46,12 @@ def of_slot(buffer: B, slot: i32, size: i32) -> B:
 def _row(e: Any, words: Any, word: Any, first: Any) -> Any:
     """The words of a whole warp, as the address of one vector."""
     at = e.b.add(e.b.mul(word, _I32(abi.WORD_STRIDE)), first)
-    return e.b.bitcast(e.b.gep(words.pointer, [at]), _ROW.as_pointer())
+    return e.b.bitcast(e.b.gep(words.pointer, [at]), ROW.as_pointer())
 
 
 def _lanes_at(e: Any, call: Any, words: Any, word: Any, first: Any, value: Any) -> Any:
     lanes = e.b.load(_row(e, words, word, first), align=_ALIGNMENT)
-    one = e.b.insert_element(llvm.Constant(_ROW, llvm.Undefined), value, _I32(0))
-    zeros = llvm.Constant(_ROW, [0] * 32)
-    wanted = e.b.shuffle_vector(one, llvm.Constant(_ROW, llvm.Undefined), zeros)
-    return e.b.bitcast(e.b.icmp_signed("==", lanes, wanted), _I32)
+    return e.b.bitcast(e.b.icmp_signed("==", lanes, splat(e.b, value)), _I32)
 
 
 @intrinsic(lambda words, *_: Resolved((words, i32, i32, i32), u32), host=_lanes_at)
@@ -66,7 +63,7 @@ def lanes_at(words: InOut[i32, D2], word: i32, first: i32, value: i32) -> u32:
 def _take_row(e: Any, call: Any, context: Any, words: Any, word: Any, first: Any) -> None:
     row = e.b.load(_row(e, words, e.b.add(word, _I32(abi.GIVEN)), first), align=_ALIGNMENT)
     to = e.b.gep(context.pointer, [e.b.add(_I32(abi.TAKEN // 4), e.b.mul(word, _I32(32)))])
-    e.b.store(row, e.b.bitcast(to, _ROW.as_pointer()), align=_ALIGNMENT)
+    e.b.store(row, e.b.bitcast(to, ROW.as_pointer()), align=_ALIGNMENT)
 
 
 @intrinsic(lambda context, words, *_: Resolved((context, words, i32, i32), NONE), host=_take_row)
