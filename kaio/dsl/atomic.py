@@ -97,7 +97,7 @@ def _word(name: str, what: str, given: Type, known: tuple[str, ...]) -> str:
 # ---------------------------------------------------------------------- rules
 def _update(e: Emitter, call: TypedCall, array: Any, index: Any, *values: Any) -> Any:
     """What is to be done, for the rules of the two machines."""
-    from kaio.dsl.compiler.emission.atomics import Update, element_value
+    from kaio.dsl.compiler.emission.atomics import Update
 
     type_, at = call.operands[:2]
     operation, scope, order = call.static
@@ -106,7 +106,7 @@ def _update(e: Emitter, call: TypedCall, array: Any, index: Any, *values: Any) -
     pointer = e.address(array, type_, index, at, e.assigning)
     sources = call.operands[2:]
     operands = tuple(
-        element_value(e, value, source, dtype)
+        e.convert(value, source, dtype)
         for value, source in zip(values, sources, strict=True)
         if isinstance(source, DType)
     )

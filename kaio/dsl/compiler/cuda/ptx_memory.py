@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir as llvm
 
 from kaio.dsl.compiler.cuda.assembly import assemble
+from kaio.dsl.compiler.emission.packing import vector
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
@@ -24,10 +25,7 @@ def load(e: Emitter, pointer: Any, how: str, space: str) -> Any:
     text = f"{_spelled('ld', how, space, element)} {_group(0, count)}, [${count}];"
     found = assemble(e, text, [register] * count, [e.b.ptrtoint(pointer, _I64)], memory=True)
     if isinstance(element, llvm.VectorType):
-        value = llvm.Constant(element, llvm.Undefined)
-        for k, lane in enumerate(found):
-            value = e.b.insert_element(value, lane, _I32(k))
-        return value
+        return vector(e.b, found)
     return e.b.trunc(found[0], _I8) if element == _I8 else found[0]
 
 

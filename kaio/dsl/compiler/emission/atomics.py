@@ -10,6 +10,7 @@ from llvmlite import ir as llvm
 
 from kaio.dsl import primitives
 from kaio.dsl.compiler.emission import arithmetic
+from kaio.dsl.compiler.emission.comparisons import compare_same
 from kaio.dsl.compiler.emission.scalars import Value, llvm_type
 from kaio.dsl.values import BOOL
 from kaio.dtypes import DType
@@ -17,7 +18,7 @@ from kaio.dtypes import DType
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
 
-__all__ = ["Change", "Update", "bits_of", "element_value", "new_value", "swap", "value_of"]
+__all__ = ["Change", "Update", "bits_of", "new_value", "swap", "value_of"]
 
 
 Change = Callable[[Value], tuple[Value, Value]]
@@ -41,11 +42,6 @@ class Update:
     scope: Literal["block", "device", "system"]
     order: Literal["relaxed", "acquire", "release", "acq_rel"]
     is_read: bool
-
-
-def element_value(e: Emitter, value: Value, source: DType, dtype: DType) -> Value:
-    """A value as one of the element type."""
-    return e.convert(value, source, dtype)
 
 
 def bits_of(e: Emitter, value: Value, dtype: DType) -> Value:
@@ -75,22 +71,18 @@ def new_value(e: Emitter, update: Update, old: Value) -> Value:
         case "min" | "max" if dtype.is_float:
             return e.use(primitives.minnum if update.operation == "min" else primitives.maxnum, old, value, dtype)
         case "min" | "max":
-            return e.b.select(_compare(e, "<" if update.operation == "min" else ">", value, old, dtype), value, old)
+            return e.b.select(compare_same(e, "<" if update.operation == "min" else ">", value, old, dtype), value, old)
         case "exch":
             return value
         case "cas":
             expected = bits_of(e, update.operands[0], dtype)
             return e.b.select(e.b.icmp_unsigned("==", bits_of(e, old, dtype), expected), value, old)
         case "inc":
-            wraps = _compare(e, ">=", old, value, dtype)
+            wraps = compare_same(e, ">=", old, value, dtype)
             return e.b.select(wraps, e.const(dtype, 0), e.b.add(old, e.const(dtype, 1)))
     is_zero = e.b.icmp_unsigned("==", old, e.const(dtype, 0))
-    wraps = e.b.or_(is_zero, _compare(e, ">", old, value, dtype))
+    wraps = e.b.or_(is_zero, compare_same(e, ">", old, value, dtype))
     return e.b.select(wraps, value, e.b.sub(old, e.const(dtype, 1)))
-
-
-def _compare(e: Emitter, sign: str, left: Value, right: Value, dtype: DType) -> Value:
-    return (e.b.icmp_signed if dtype.kind == "i" else e.b.icmp_unsigned)(sign, left, right)
 
 
 def swap(e: Emitter, first: Value, exchange: Callable[[Value, Value], Value], change: Change) -> Value:

@@ -13,6 +13,8 @@ from llvmlite import ir as llvm
 
 from kaio.dsl.compiler.cuda.assembly import assemble
 from kaio.dsl.compiler.emission import elements
+from kaio.dsl.compiler.emission.packing import pack, unpack
+from kaio.dsl.compiler.emission.words import to_words
 from kaio.dsl.fragments import FragmentType
 from kaio.dsl.values import ArrayType, BufferType, TupleType, Type
 from kaio.dsl.warp import lane_id
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
-__all__ = ["load_elements", "load_rows", "load_words", "pack", "store_elements", "store_rows", "store_words"]
+__all__ = ["load_elements", "load_rows", "load_words", "store_elements", "store_rows", "store_words"]
 
 _I16, _I32, _I64 = llvm.IntType(16), llvm.IntType(32), llvm.IntType(64)
 _ROW_NBYTES = 16  # what one lane gives the address of
@@ -69,7 +71,7 @@ def load_elements(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any
     each = 4 // fragment.dtype.itemsize
     if fragment.dtype is f32:
         return tuple(_as_tf32(e, value) for value in found)
-    return tuple(pack(e, found[k : k + each]) for k in range(0, len(found), each))
+    return tuple(pack(e.b, found[k : k + each]) for k in range(0, len(found), each))
 
 
 def store_elements(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any, c: Sequence[Any]) -> None:
@@ -95,14 +97,6 @@ def _places(tile: _Tile, fragment: FragmentType) -> Iterator[tuple[Any, Any]]:
         for k in range(each):
             place = tile.plus(along, half * 4 * each + k)
             yield (tile.plus(group, 8 * across), place) if fragment.role == "a" else (place, group)
-
-
-def pack(e: Emitter, parts: Sequence[Any]) -> Any:
-    """Elements of 8 or 16 bits side by side in an i32, the first lowest."""
-    word = e.b.zext(parts[0], _I32)
-    for k, part in enumerate(parts[1:], 1):
-        word = e.b.or_(word, e.b.shl(e.b.zext(part, _I32), _I32(k * part.type.width)))
-    return word
 
 
 def _as_tf32(e: Emitter, value: Any) -> Any:
@@ -146,7 +140,7 @@ def store_rows(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any, c
     within, low = b.and_(tile.lane, _I32(7)), b.and_(b.lshr(tile.lane, _I32(3)), _I32(1))
     eighth = b.shl(low, _I32(3))
     first, second = (within, eighth) if transposed else (b.add(within, eighth), _I32(0))
-    _store_rows(e, _row_address(tile, first, second), [pack(e, c[:2]), pack(e, c[2:])], transposed)
+    _store_rows(e, _row_address(tile, first, second), [pack(e.b, c[:2]), pack(e.b, c[2:])], transposed)
 
 
 def load_words(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any) -> tuple[Any, ...]:
@@ -221,19 +215,18 @@ class _Rows:
     def load(self, matrix: int, transposed: bool) -> Any:
         """This lane's word of a matrix."""
         parts = [self.e.b.load(place) for place in self._parts(matrix, transposed)]
-        return parts[0] if len(parts) == 1 else pack(self.e, parts)
+        return parts[0] if len(parts) == 1 else pack(self.e.b, parts)
 
     def store(self, matrix: int, word: Any, transposed: bool) -> None:
         """Store this lane's word of a matrix."""
         b = self.e.b
-        halves = [b.trunc(word, _I16), b.trunc(b.lshr(word, _I32(16)), _I16)] if transposed else [word]
+        halves = unpack(b, word, 16) if transposed else [word]
         for place, part in zip(self._parts(matrix, transposed), halves, strict=True):
             b.store(part, place)
 
 
 def _rows_of_all(e: Emitter, address: Any, what: str) -> _Rows:
     b = e.b
-    words = [b.trunc(address, _I32), b.trunc(b.lshr(address, _I64(32)), _I32)]
-    peers = e.target.exchange(e, words, None, what)
+    peers = e.target.exchange(e, to_words(b, address), None, what)
     e.target.check(e, b.icmp_signed("==", peers.members, _I32(-1)), f"`{what}` needs all 32 lanes of a warp")
     return _Rows(e, peers)

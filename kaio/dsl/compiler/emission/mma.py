@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir as llvm
 
 from kaio.dsl.compiler.cuda.assembly import assemble
-from kaio.dsl.compiler.emission.matrix_memory import pack
 from kaio.dsl.compiler.emission.narrow_floats import narrow, widen
+from kaio.dsl.compiler.emission.packing import pack, unpack, vector
 from kaio.dsl.compiler.host.host_context import POINTER
 from kaio.dsl.compiler.host.host_exchange import Peers
 from kaio.dsl.fragments import FragmentType
@@ -40,7 +40,7 @@ def mma_cuda(e: Emitter, call: TypedCall, a: Any, b: Any, c: Any) -> tuple[Any, 
     left, right, total = _operands(call)
     if left.dtype.is_float and left.dtype.bits == 8:
         e.require("sm_89", f"`mma` of {left.dtype.name} and {right.dtype.name}")
-    packed = [pack(e, c[:2]), pack(e, c[2:])] if total.dtype is _F16 else list(c)
+    packed = [pack(e.b, c[:2]), pack(e.b, c[2:])] if total.dtype is _F16 else list(c)
     operands = [*a, *b, *packed]
     registers = iter(range(len(packed) + len(operands)))
     groups = [
@@ -98,7 +98,7 @@ def _sums(e: Emitter, peers: Peers, dtypes: tuple[DType, DType, DType], c: Seque
     b, (left, right, total) = e.b, dtypes
     row = b.and_(peers.lane, _I32(~3))  # the first of the lanes that have this lane's rows
     columns = [b.shl(b.add(b.shl(b.and_(peers.lane, _I32(3)), _I32(1)), _I32(n)), _I32(2)) for n in range(2)]
-    sums = _vector(b, [widen(e, value, total) if total is _F16 else value for value in c])
+    sums = vector(b, [widen(e, value, total) if total is _F16 else value for value in c])
     for part in range(8):  # the words along k
         half, within = part >> 2, _I32(part & 3)
         rows_of_a = [peers.word(m + 2 * half, b.or_(row, within)) for m in range(2)]
@@ -106,26 +106,18 @@ def _sums(e: Emitter, peers: Peers, dtypes: tuple[DType, DType, DType], c: Seque
         a = [_unpacked(e, word, left) for word in rows_of_a]
         right_words = [_unpacked(e, word, right) for word in columns_of_b]
         for k in range(4 // left.itemsize):
-            x = _vector(b, [a[place >> 1][k] for place in range(4)])
-            y = _vector(b, [right_words[place & 1][k] for place in range(4)])
+            x = vector(b, [a[place >> 1][k] for place in range(4)])
+            y = vector(b, [right_words[place & 1][k] for place in range(4)])
             sums = _added(e, x, y, sums, total)
     found = [b.extract_element(sums, _I32(place)) for place in range(4)]
     return [narrow(e, value, _F32, total) for value in found] if total is _F16 else found
-
-
-def _vector(b: llvm.IRBuilder, parts: Sequence[Any]) -> Any:
-    made: Any = llvm.Constant(llvm.VectorType(parts[0].type, len(parts)), llvm.Undefined)
-    for k, part in enumerate(parts):
-        made = b.insert_element(made, part, _I32(k))
-    return made
 
 
 def _unpacked(e: Emitter, word: Any, dtype: DType) -> list[Any]:
     """The elements in a word, as f32 or i32."""
     if dtype is _F32:
         return [e.b.bitcast(word, llvm.FloatType())]
-    kind = llvm.IntType(dtype.bits)
-    parts = [e.b.trunc(e.b.lshr(word, _I32(k)) if k else word, kind) for k in range(0, 32, dtype.bits)]
+    parts = unpack(e.b, word, dtype.bits)
     if dtype.is_float:
         return [widen(e, part, dtype) for part in parts]
     return [(e.b.sext if dtype.kind == "i" else e.b.zext)(part, _I32) for part in parts]

@@ -15,6 +15,7 @@ import numpy as np
 from llvmlite import ir as llvm
 
 from kaio.dsl.compiler.cuda.assembly import instruction
+from kaio.dsl.compiler.emission.packing import unpack
 from kaio.dsl.compiler.emission.scalars import Value, constant
 from kaio.dsl.compiler.host import native
 from kaio.dsl.intrinsic import primitive
@@ -99,7 +100,7 @@ def narrow_lanes(e: Emitter, values: Sequence[Value], lane: DType) -> tuple[Valu
         return tuple(narrow(e, value, f32, lane) for value in values)
     pairs = zip(values[::2], values[1::2], strict=True)
     words = [instruction(e, f"cvt.rn.{lane.ptx}x2.f32", I32, [high, low]) for low, high in pairs]
-    return tuple(half for word in words for half in (e.b.trunc(word, I16), e.b.trunc(e.b.lshr(word, I32(16)), I16)))
+    return tuple(half for word in words for half in unpack(e.b, word, 16))
 
 
 def narrow(e: Emitter, value: Value, source: DType, target: DType) -> Value:

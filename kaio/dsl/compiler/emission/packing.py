@@ -17,7 +17,7 @@ from kaio.dtypes import DType
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
 
-__all__ = ["element_of", "element_type", "packed", "unpacked", "words_of"]
+__all__ = ["element_of", "element_type", "pack", "packed", "unpack", "unpacked", "vector", "words_of"]
 
 _I32 = llvm.IntType(32)
 
@@ -38,31 +38,21 @@ def unpacked(e: Emitter, value: Value, dtype: DType) -> tuple[Value, ...]:
     part, count = dtype.parts[0][1], len(dtype.parts)
     if part.bits >= 32:
         return tuple(e.b.extract_element(value, _I32(k)) for k in range(count))
-    words = words_of(e, value)
-    each = 32 // part.bits
-    return tuple(
-        e.b.trunc(_shifted(e.b.lshr, words[k // each], k % each * part.bits), llvm_type(part)) for k in range(count)
-    )
+    return tuple(lane for word in words_of(e, value) for lane in unpack(e.b, word, part.bits))
 
 
 def packed(e: Emitter, parts: Sequence[Any], dtype: DType) -> Value:
     """An element of these parts, as it is stored."""
     part = dtype.parts[0][1]
     if part.bits >= 32:
-        return _vector(e, parts, element_type(dtype))
+        return vector(e.b, parts)
     each = 32 // part.bits
-    words = []
-    for first in range(0, len(parts), each):
-        word = e.b.zext(parts[first], _I32)
-        for k in range(1, each):
-            word = e.b.or_(word, e.b.shl(e.b.zext(parts[first + k], _I32), _I32(k * part.bits)))
-        words.append(word)
-    return element_of(e, words, dtype)
+    return element_of(e, [pack(e.b, parts[k : k + each]) for k in range(0, len(parts), each)])
 
 
-def element_of(e: Emitter, words: Sequence[Value], dtype: DType) -> Value:
+def element_of(e: Emitter, words: Sequence[Value]) -> Value:
     """The element of narrow parts that these are the words of."""
-    return words[0] if len(words) == 1 else _vector(e, words, element_type(dtype))
+    return words[0] if len(words) == 1 else vector(e.b, words)
 
 
 def words_of(e: Emitter, value: Value) -> list[Value]:
@@ -72,12 +62,22 @@ def words_of(e: Emitter, value: Value) -> list[Value]:
     return [e.b.extract_element(value, _I32(k)) for k in range(value.type.count)]
 
 
-def _shifted(shift: Any, word: Value, bits: int) -> Value:
-    return shift(word, _I32(bits)) if bits else word
+def pack(b: llvm.IRBuilder, parts: Sequence[Value]) -> Value:
+    """Integers of 8 or 16 bits side by side in an i32, the first lowest."""
+    word = b.zext(parts[0], _I32)
+    for k, part in enumerate(parts[1:], 1):
+        word = b.or_(word, b.shl(b.zext(part, _I32), _I32(k * part.type.width)))
+    return word
 
 
-def _vector(e: Emitter, parts: Sequence[Value], kind: llvm.Type) -> Value:
-    value: Value = llvm.Constant(kind, llvm.Undefined)
+def unpack(b: llvm.IRBuilder, word: Value, bits: int) -> list[Value]:
+    """The integers of that width in an i32, the lowest first."""
+    return [b.trunc(b.lshr(word, _I32(at)) if at else word, llvm.IntType(bits)) for at in range(0, 32, bits)]
+
+
+def vector(b: llvm.IRBuilder, parts: Sequence[Value]) -> Value:
+    """An LLVM vector of these."""
+    value: Value = llvm.Constant(llvm.VectorType(parts[0].type, len(parts)), llvm.Undefined)
     for k, part in enumerate(parts):
-        value = e.b.insert_element(value, part, _I32(k))
+        value = b.insert_element(value, part, _I32(k))
     return value

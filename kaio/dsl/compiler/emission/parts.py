@@ -37,9 +37,7 @@ def _next(e: Emitter, words: Iterator[llvm.Value], type_: Type) -> Any:
     """The value of the next words."""
     if _is_packed(type_):
         dtype: Any = type_.dtype  # type: ignore[union-attr]
-        return packing.unpacked(
-            e, packing.element_of(e, [next(words) for _ in range(dtype.itemsize // 4)], dtype), dtype
-        )
+        return packing.unpacked(e, packing.element_of(e, [next(words) for _ in range(dtype.itemsize // 4)]), dtype)
     if isinstance(type_, Compound):
         return tuple(_next(e, words, item) for item in type_.items)
     made = [from_words(e.b, [next(words) for _ in range(word_count(kind))], kind) for kind in leaf_types(e, type_)]

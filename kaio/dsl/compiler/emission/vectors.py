@@ -9,6 +9,7 @@ from llvmlite import ir as llvm
 from kaio.dsl.compiler.cuda.assembly import instruction
 from kaio.dsl.compiler.emission import arithmetic as reals
 from kaio.dsl.compiler.emission.narrow_floats import is_narrow
+from kaio.dsl.compiler.emission.packing import pack, unpack
 from kaio.dsl.compiler.emission.scalars import Value
 from kaio.dsl.values import Type
 from kaio.dsl.vectors import VectorType
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["arithmetic", "fma", "function", "negate", "unary"]
 
-_I16, _I32 = llvm.IntType(16), llvm.IntType(32)
+_I32 = llvm.IntType(32)
 _NAMES = {"+": "add", "-": "sub", "*": "mul"}
 Lanes = tuple[Value, ...]
 
@@ -81,11 +82,6 @@ def _in_pairs(e: Emitter, mnemonic: str, *operands: Lanes) -> Lanes:
     """One instruction for each two lanes."""
     found: list[Value] = []
     for k in range(0, len(operands[0]), 2):
-        words = [_word(e, value[k], value[k + 1]) for value in operands]
-        both = instruction(e, mnemonic, _I32, words)
-        found += [e.b.trunc(both, _I16), e.b.trunc(e.b.lshr(both, _I32(16)), _I16)]
+        words = [pack(e.b, value[k : k + 2]) for value in operands]
+        found += unpack(e.b, instruction(e, mnemonic, _I32, words), 16)
     return tuple(found)
-
-
-def _word(e: Emitter, low: Value, high: Value) -> Value:
-    return e.b.or_(e.b.zext(low, _I32), e.b.shl(e.b.zext(high, _I32), _I32(16)))
