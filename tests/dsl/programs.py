@@ -11,7 +11,7 @@ from pathlib import Path
 from kaio.dsl.intrinsic import Intrinsic
 from kaio.dsl.reference import records
 
-__all__ = ["EXAMPLES", "FILES", "Program", "programs", "programs_of_records"]
+__all__ = ["EXAMPLES", "FILES", "PARAMETERS", "Program", "programs", "programs_of_records"]
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -42,9 +42,8 @@ def programs(files: list[Path] = FILES) -> Iterator[Program]:
                 yield Program(f"{file.stem}.{node.name}", "\n".join(before), _text(text, node))
 
 
-_PARAMETERS = """
-    x: In[f32], y: In[f32], d: In[f64], n: In[i32], out: InOut[f32], wide: InOut[f64], counts: InOut[i32], m: i32
-""".strip()
+PARAMETERS = "x: In[f32], y: In[f32], d: In[f64], n: In[i32], out: InOut[f32], wide: InOut[f64], counts: InOut[i32]"
+"""What the example of a record may use, beside the number `i` of its thread."""
 
 
 def programs_of_records() -> Iterator[Program]:
@@ -52,7 +51,7 @@ def programs_of_records() -> Iterator[Program]:
     for name, record in records().items():
         if isinstance(record, Intrinsic) and record.example:
             body = textwrap.indent(record.example.strip(), "    " * 2)
-            head = f"@kaio.kernel\ndef k({_PARAMETERS}):\n    i = kaio.grid(1)\n    if i < out.size:\n"
+            head = f"@kaio.kernel\ndef k({PARAMETERS}, m: i32):\n    i = kaio.grid(1)\n    if i < out.size:\n"
             yield Program(name, "import cmath\nimport math\nimport kaio\nfrom kaio import *", head + body)
 
 

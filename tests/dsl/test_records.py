@@ -16,8 +16,8 @@ import kaio
 from kaio.dsl.intrinsic import Intrinsic
 from kaio.dsl.reference import records
 from tests.dsl.from_text import kernel
+from tests.dsl.programs import PARAMETERS
 
-PARAMETERS = "x: In[f32], y: In[f32], d: In[f64], n: In[i32], out: InOut[f32], wide: InOut[f64], counts: InOut[i32]"
 COUNT = 64
 
 RECORDS = {name: record for name, record in records().items() if isinstance(record, Intrinsic)}
