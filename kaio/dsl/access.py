@@ -102,16 +102,13 @@ def _place(e: Emitter, call: TypedCall, array: Any, index: Any, what: str) -> An
 
 
 def _load(e: Emitter, call: TypedCall, array: Any, index: Any, *_: Any) -> Any:
-    from kaio.dsl.compiler.emission import scalars
+    from kaio.dsl.compiler.emission import elements
+    from kaio.dsl.compiler.emission.access import access_to
 
     type_, (how, dtype) = call.operands[0], call.static
     assert isinstance(type_, BufferType | ArrayType)
     pointer = _place(e, call, array, index, "load")
-    if how:
-        loaded = e.target.load_as(e, pointer, how, type_.space)
-    else:
-        loaded = e.target.load(e, pointer, isinstance(type_, BufferType) and type_.access == "In")
-    return scalars.from_memory(e, loaded, dtype)
+    return elements.load(e, pointer, dtype, access_to("read", type_, e.assigning, how))
 
 
 @intrinsic(
@@ -155,15 +152,12 @@ def _store_typing(buffer: Type, index: Type, value: Type, *hints: Type) -> Resol
 
 def _store(e: Emitter, call: TypedCall, array: Any, index: Any, value: Any, *_: Any) -> None:
     from kaio.dsl.compiler.emission import elements
+    from kaio.dsl.compiler.emission.access import access_to
 
     type_, (how, dtype) = call.operands[0], call.static
     assert isinstance(type_, BufferType | ArrayType)
     pointer = _place(e, call, array, index, "store")
-
-    def put(element: Any) -> None:
-        e.target.store_as(e, element, pointer, how, type_.space)
-
-    elements.store(e, pointer, dtype, value, call.operands[2], put if how else None)
+    elements.store(e, pointer, dtype, value, call.operands[2], access_to("write", type_, e.assigning, how))
 
 
 @intrinsic(

@@ -73,11 +73,21 @@ def _copy_cuda(e: Emitter, call: TypedCall, *values: Any) -> None:
 def _copy_host(e: Emitter, call: TypedCall, *values: Any) -> None:
     from llvmlite import ir as llvm
 
+    from kaio.dsl.compiler.emission.access import access_to
+
     target, source, nbytes = _places(e, call, *values)
-    whole = llvm.IntType(8 * nbytes).as_pointer()
     for pointer, name in ((target, "goes to"), (source, "comes from")):
         check_alignment(e, pointer, nbytes, f"`cp_async` of {nbytes} bytes {name}")
-    e.b.store(e.b.load(e.b.bitcast(source, whole), align=1), e.b.bitcast(target, whole), align=1)
+    to_type, of_type = call.operands[0], call.operands[2]
+    assert isinstance(to_type, BufferType | ArrayType)
+    assert isinstance(of_type, BufferType | ArrayType)
+    whole = llvm.IntType(8 * nbytes).as_pointer()
+    of = e.b.bitcast(source, whole)
+    e.target.touch(e, of, access_to("read", of_type, e.called(call.arguments[2], "source"), "async"))
+    copied = e.b.load(of, align=1)
+    to = e.b.bitcast(target, whole)
+    e.target.touch(e, to, access_to("write", to_type, e.assigning, "async"))
+    e.b.store(copied, to, align=1)
 
 
 _EXAMPLE = """\

@@ -97,6 +97,7 @@ def _word(name: str, what: str, given: Type, known: tuple[str, ...]) -> str:
 # ---------------------------------------------------------------------- rules
 def _update(e: Emitter, call: TypedCall, array: Any, index: Any, *values: Any) -> Any:
     """What is to be done, for the rules of the two machines."""
+    from kaio.dsl.compiler.emission.access import Access
     from kaio.dsl.compiler.emission.atomics import Update
 
     type_, at = call.operands[:2]
@@ -110,13 +111,8 @@ def _update(e: Emitter, call: TypedCall, array: Any, index: Any, *values: Any) -
         for value, source in zip(values, sources, strict=True)
         if isinstance(source, DType)
     )
-    return Update(operation, dtype, pointer, operands, _space(type_), scope, order, e.is_result_read)
-
-
-def _space(type_: BufferType | ArrayType) -> Literal["global", "shared", "generic"]:
-    if isinstance(type_, ArrayType):
-        return "generic" if type_.space == "cluster" else "shared"
-    return type_.space
+    access = Access("atomic", type_.space, e.assigning, scope=scope, order=order)
+    return Update(operation, dtype, pointer, operands, access, e.is_result_read)
 
 
 def _cuda(e: Emitter, call: TypedCall, *values: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from kaio.dsl import literals
 from kaio.dsl.intrinsic import Resolved, intrinsic
@@ -12,6 +12,7 @@ from kaio.dsl.warp import shuffled
 from kaio.dtypes import DType, i32
 
 if TYPE_CHECKING:
+    from kaio.dsl.compiler.emission.access import Access
     from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
@@ -111,12 +112,18 @@ def _places(e: Emitter, count: int, slot: Any) -> list[Any]:
     return [e.b.gep(e.target.scratch(e, part, SLOTS), [slot], inbounds=True) for part in range(count)]
 
 
+def _access(e: Emitter, kind: Literal["read", "write"]) -> Access:
+    from kaio.dsl.compiler.emission.access import Access
+
+    return Access(kind, "shared", f"the slots of {e.operation}")
+
+
 def _put(e: Emitter, call: TypedCall, value: Any, slot: Any) -> None:
     from kaio.dsl.compiler.emission.parts import words_of
 
     words = words_of(e, value, call.operands[0])
     for word, place in zip(words, _places(e, len(words), slot), strict=True):
-        e.b.store(word, place)
+        e.target.store(e, word, place, _access(e, "write"))
 
 
 @intrinsic(lambda value, slot: Resolved((exchangeable(value, "it"), i32), NONE), emit=_put)
@@ -128,7 +135,9 @@ def _get(e: Emitter, call: TypedCall, value: Any, slot: Any) -> Any:
     from kaio.dsl.compiler.emission.parts import value_from, words_of
 
     count = len(words_of(e, value, call.operands[0]))
-    return value_from(e, [e.b.load(place) for place in _places(e, count, slot)], call.operands[0])
+    return value_from(
+        e, [e.target.load(e, place, _access(e, "read")) for place in _places(e, count, slot)], call.operands[0]
+    )
 
 
 def _get_typing(value: Type, slot: Type) -> Resolved:

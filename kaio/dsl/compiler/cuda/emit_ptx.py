@@ -20,6 +20,7 @@ from kaio.dsl.compiler.cuda.assembly import Written, mark
 from kaio.dsl.compiler.cuda.ptx_lines import Lines
 from kaio.dsl.compiler.cuda.ptx_names import distinct, entry_name, variable_name
 from kaio.dsl.compiler.emission import print_ring
+from kaio.dsl.compiler.emission.access import Access
 from kaio.dsl.compiler.emission.arguments import argument_types
 from kaio.dsl.compiler.emission.constant_arrays import ConstantArrays
 from kaio.dsl.compiler.emission.dynamic import Inputs
@@ -234,17 +235,22 @@ class CudaTarget:
             made.align = min(16, 1 << size.bit_length() - 1)
             return e.b.gep(made, [llvm.IntType(32)(0), llvm.IntType(32)(0)], inbounds=True)
 
-    def load(self, e: Emitter, pointer: Any, read_only: bool) -> Any:
+    def load(self, e: Emitter, pointer: Any, access: Access) -> Any:
+        if access.how:
+            return ptx_memory.load(e, pointer, access.how, access.space)
         loaded = e.b.load(pointer)
-        if read_only:  # nobody writes it while the kernel runs: a launch checks that
+        if access.read_only:  # nobody writes it while the kernel runs: a launch checks that
             loaded.set_metadata("invariant.load", self.module.add_metadata([]))
         return loaded
 
-    def load_as(self, e: Emitter, pointer: Any, how: str, space: str) -> Any:
-        return ptx_memory.load(e, pointer, how, space)
+    def store(self, e: Emitter, value: Any, pointer: Any, access: Access) -> None:
+        if access.how:
+            ptx_memory.store(e, value, pointer, access.how, access.space)
+        else:
+            e.b.store(value, pointer)
 
-    def store_as(self, e: Emitter, value: Any, pointer: Any, how: str, space: str) -> None:
-        ptx_memory.store(e, value, pointer, how, space)
+    def touch(self, e: Emitter, pointer: Any, access: Access) -> None:
+        """Nobody looks."""
 
     def decide(self, e: Emitter, condition: Any) -> bool | None:
         return None

@@ -77,16 +77,16 @@ def _on_integers(operation: str, dtype: DType) -> str | None:
 
 def _space(u: Update) -> str:
     """The state space; of another block's shared memory the address is a generic one, and none is said."""
-    return "" if u.space == "generic" else f".{u.space}"
+    return "" if u.access.space == "cluster" else f".{u.access.space}"
 
 
 def _instruction(e: Emitter, u: Update, name: str, operands: list[Value], is_read: bool | None = None) -> Value:
     """`atom`, or `red` where nothing reads the result."""
     is_read = u.is_read if is_read is None else is_read
     kind = operands[0].type
-    must_return = name.startswith(("exch", "cas")) or u.order in ("acquire", "acq_rel")
-    plain = u.scope == "device" and u.order == "relaxed"  # what PTX means where nothing is said
-    how = f"{'' if plain else f'.{u.order}.{_SCOPES[u.scope]}'}{_space(u)}.{name}"
+    must_return = name.startswith(("exch", "cas")) or u.access.order in ("acquire", "acq_rel")
+    plain = u.access.scope == "device" and u.access.order == "relaxed"  # what PTX means where nothing is said
+    how = f"{'' if plain else f'.{u.access.order}.{_SCOPES[u.access.scope]}'}{_space(u)}.{name}"
     if is_read or must_return:
         places = ", ".join(f"${k + 2}" for k in range(len(operands)))
         return _asm(e, f"atom{how} $0, [$1], {places};", kind, u.pointer, operands)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir as llvm
 
 from kaio.dsl import primitives
 from kaio.dsl.compiler.emission import arithmetic
+from kaio.dsl.compiler.emission.access import Access
 from kaio.dsl.compiler.emission.comparisons import compare_same
 from kaio.dsl.compiler.emission.scalars import Value, llvm_type
 from kaio.dsl.values import BOOL
@@ -38,9 +39,7 @@ class Update:
     dtype: DType
     pointer: Any
     operands: tuple[Any, ...]
-    space: Literal["global", "shared", "generic"]
-    scope: Literal["block", "device", "system"]
-    order: Literal["relaxed", "acquire", "release", "acq_rel"]
+    access: Access
     is_read: bool
 
 

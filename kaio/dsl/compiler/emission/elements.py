@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir as llvm
 
 from kaio.dsl.compiler.emission import conversions, scalars, structs
+from kaio.dsl.compiler.emission.access import Access
 from kaio.dsl.element_types import element_type
 from kaio.dsl.values import INDEX64, ArrayType, BufferType, Compound, TupleType, Type, Weak
 from kaio.dtypes import DType, i32
@@ -89,37 +89,30 @@ def _written(index: Type) -> str:
     return f"u{max(index.bits, 32)}" if isinstance(index, DType) and index.kind == "u" else ""
 
 
-def load(e: Emitter, pointer: llvm.Value, type_: BufferType | ArrayType) -> llvm.Value:
+def load(e: Emitter, pointer: llvm.Value, dtype: DType, access: Access) -> Any:
     """The element at an address, as a value."""
-    read_only = isinstance(type_, BufferType) and type_.access == "In"
-    if type_.dtype.kind == "s":
-        return structs.load(e, pointer, (type_.dtype, ()), element_type(type_.dtype), read_only)
-    loaded = e.target.load(e, pointer, read_only)
-    return scalars.from_memory(e, loaded, type_.dtype)
+    if dtype.kind == "s":
+        return structs.load(e, pointer, (dtype, ()), element_type(dtype), access)
+    return scalars.from_memory(e, e.target.load(e, pointer, access), dtype)
 
 
-def store(
-    e: Emitter,
-    pointer: llvm.Value,
-    dtype: DType,
-    value: Any,
-    source: Type,
-    put: Callable[[llvm.Value], None] | None = None,
-) -> None:
-    """Set the element at an address to a value of type `source`; `put` writes it another way than plainly."""
+def store(e: Emitter, pointer: llvm.Value, dtype: DType, value: Any, source: Type, access: Access) -> None:
+    """Set the element at an address to a value of type `source`."""
     element = e.convert(value, source, element_type(dtype))
     if dtype.kind == "s":
-        structs.store(e, pointer, (dtype, ()), element_type(dtype), element)
-        return
-    element = scalars.to_memory(e, element, dtype)
-    if put is None:
-        e.b.store(element, pointer, align=scalars.alignment(e, element.type))
+        structs.store(e, pointer, (dtype, ()), element_type(dtype), element, access)
     else:
-        put(element)
+        e.target.store(e, scalars.to_memory(e, element, dtype), pointer, access)
 
 
 def store_part(
-    e: Emitter, pointer: llvm.Value, dtype: DType, path: tuple[str | int, ...], value: Any, source: Type
+    e: Emitter,
+    pointer: llvm.Value,
+    dtype: DType,
+    path: tuple[str | int, ...],
+    value: Any,
+    source: Type,
+    access: Access,
 ) -> None:
     """Set one part of the element at an address: a field, an item of one, a lane."""
     place: structs.Place = dtype, ()
@@ -129,4 +122,4 @@ def store_part(
         position = type_.fields[step] if isinstance(step, str) else step % len(type_.items)
         pointer, place = structs.part_of(e, pointer, place, position)
         type_ = type_.items[position]
-    structs.store(e, pointer, place, type_, e.convert(value, source, type_))
+    structs.store(e, pointer, place, type_, e.convert(value, source, type_), access)

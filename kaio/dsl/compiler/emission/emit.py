@@ -15,6 +15,7 @@ from llvmlite import ir as llvmlite_ir
 
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.emission import arithmetic, comparisons, conversions, elements, loops, membership, scalars
+from kaio.dsl.compiler.emission.access import access_to
 from kaio.dsl.compiler.emission.declared import call
 from kaio.dsl.compiler.emission.frame import Frame, join
 from kaio.dsl.compiler.emission.leaves import rebuild, undefined
@@ -396,7 +397,7 @@ class Emitter:
         assert isinstance(type_, BufferType | ArrayType)
         self.assigning = frame.text(name)
         pointer = self.address(value, type_, frame.values.get(index), frame.typed.types[index], self.assigning)
-        return elements.load(self, pointer, type_)
+        return elements.load(self, pointer, type_.dtype, access_to("read", type_, self.assigning))
 
     def _set_item(self, frame: Frame, statement: ir.SetItem) -> None:
         type_ = frame.typed.types[statement.array]
@@ -405,11 +406,12 @@ class Emitter:
         array, index = frame.values[statement.array], frame.values.get(statement.index)
         pointer = self.address(array, type_, index, frame.typed.types[statement.index], self.assigning)
         value, source = frame.values.get(statement.value), frame.typed.types[statement.value]
+        access = access_to("write", type_, self.assigning)
         if statement.path:
             path = tuple(self._step_of(frame, step) for step in statement.path)
-            elements.store_part(self, pointer, type_.dtype, path, value, source)
+            elements.store_part(self, pointer, type_.dtype, path, value, source, access)
         else:
-            elements.store(self, pointer, type_.dtype, value, source)
+            elements.store(self, pointer, type_.dtype, value, source, access)
 
     def _step_of(self, frame: Frame, step: ir.PathStep) -> str | int:
         """A part by its field, or by the value of its index."""

@@ -7,12 +7,13 @@ The layout is in `kaio/dsl/fragments.py`: lane 4 * g + t has of a row or column 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from llvmlite import ir as llvm
 
 from kaio.dsl.compiler.cuda.assembly import assemble
 from kaio.dsl.compiler.emission import elements
+from kaio.dsl.compiler.emission.access import Access, access_to
 from kaio.dsl.compiler.emission.packing import pack, unpack
 from kaio.dsl.compiler.emission.words import to_words
 from kaio.dsl.fragments import FragmentType
@@ -51,6 +52,10 @@ class _Tile:
         index = TupleType((self.position, self.position))
         return self.e.address(self.array, self.type, at, index, self.name)
 
+    def access(self, kind: Literal["read", "write"]) -> Access:
+        """What is done to the array."""
+        return access_to(kind, self.type, self.name)
+
     def _moved(self, start: Any, by: Any) -> Any:
         return self.e.b.add(start, by if start.type == _I32 else self.e.b.sext(by, start.type), flags=("nsw",))
 
@@ -65,7 +70,10 @@ def load_elements(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any
     fragment, transposed = call.result, call.static[0] == "col"
     assert isinstance(fragment, FragmentType)
     tile = _Tile(e, call, array, row, column)
-    found = [elements.load(e, tile.address(m, n, transposed=transposed), tile.type) for m, n in _places(tile, fragment)]
+    found = [
+        elements.load(e, tile.address(m, n, transposed=transposed), tile.type.dtype, tile.access("read"))
+        for m, n in _places(tile, fragment)
+    ]
     if fragment.role == "c":
         return tuple(found)
     each = 4 // fragment.dtype.itemsize
@@ -80,7 +88,8 @@ def store_elements(e: Emitter, call: TypedCall, array: Any, row: Any, column: An
     assert isinstance(fragment, FragmentType)
     tile = _Tile(e, call, array, row, column)
     for (m, n), value in zip(_places(tile, fragment), c, strict=True):
-        elements.store(e, tile.address(m, n, transposed=transposed), tile.type.dtype, value, fragment.dtype)
+        place = tile.address(m, n, transposed=transposed)
+        elements.store(e, place, tile.type.dtype, value, fragment.dtype, tile.access("write"))
 
 
 def _places(tile: _Tile, fragment: FragmentType) -> Iterator[tuple[Any, Any]]:
@@ -126,7 +135,7 @@ def load_rows(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any) ->
     second = b.mul(along, _I32(far))
     if transposed:  # rows are k, and what is next to each other is m or n
         first, second = b.add(within, b.shl(along, _I32(3))), _I32(0) if across is None else b.shl(across, _I32(3))
-    words = _load_rows(e, _row_address(tile, first, second), count, transposed)
+    words = _load_rows(tile, _row_address(tile, first, second), count, transposed)
     if fragment.dtype is f32:
         words = [_as_tf32(e, b.bitcast(word, llvm.FloatType())) for word in words]
     return tuple(words)
@@ -140,20 +149,22 @@ def store_rows(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any, c
     within, low = b.and_(tile.lane, _I32(7)), b.and_(b.lshr(tile.lane, _I32(3)), _I32(1))
     eighth = b.shl(low, _I32(3))
     first, second = (within, eighth) if transposed else (b.add(within, eighth), _I32(0))
-    _store_rows(e, _row_address(tile, first, second), [pack(e.b, c[:2]), pack(e.b, c[2:])], transposed)
+    _store_rows(tile, _row_address(tile, first, second), [pack(e.b, c[:2]), pack(e.b, c[2:])], transposed)
 
 
 def load_words(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any) -> tuple[Any, ...]:
     """As many words as the result has, from the rows whose places the lanes give."""
     assert isinstance(call.result, TupleType)
-    address = _row_address(_Tile(e, call, array, row, column), _I32(0), _I32(0))
-    return tuple(_load_rows(e, address, len(call.result.items), call.static[0] == "col"))
+    tile = _Tile(e, call, array, row, column)
+    return tuple(
+        _load_rows(tile, _row_address(tile, _I32(0), _I32(0)), len(call.result.items), call.static[0] == "col")
+    )
 
 
 def store_words(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any, words: Sequence[Any]) -> None:
     """These words into the rows whose places the lanes give."""
-    address = _row_address(_Tile(e, call, array, row, column), _I32(0), _I32(0))
-    _store_rows(e, address, words, call.static[0] == "col")
+    tile = _Tile(e, call, array, row, column)
+    _store_rows(tile, _row_address(tile, _I32(0), _I32(0)), words, call.static[0] == "col")
 
 
 def _row_address(tile: _Tile, row: Any, column: Any) -> Any:
@@ -169,22 +180,24 @@ def _row_address(tile: _Tile, row: Any, column: Any) -> Any:
     return e.b.ptrtoint(pointer, _I32)
 
 
-def _load_rows(e: Emitter, address: Any, count: int, transposed: bool) -> list[Any]:
+def _load_rows(tile: _Tile, address: Any, count: int, transposed: bool) -> list[Any]:
+    e = tile.e
     if e.target.name == "cuda":
         words = ", ".join(f"${k}" for k in range(count))
         name = f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' * transposed}.shared.b16"
         return assemble(e, f"{name} {{{words}}}, [${count}];", [_I32] * count, [address], volatile=True, memory=True)
-    at = _rows_of_all(e, address, "ldmatrix")
+    at = _rows_of_all(tile, address, "ldmatrix")
     return [at.load(matrix, transposed) for matrix in range(count)]
 
 
-def _store_rows(e: Emitter, address: Any, words: Sequence[Any], transposed: bool) -> None:
+def _store_rows(tile: _Tile, address: Any, words: Sequence[Any], transposed: bool) -> None:
+    e = tile.e
     if e.target.name == "cuda":
         given = ", ".join(f"${k}" for k in range(1, 1 + len(words)))
         name = f"stmatrix.sync.aligned.m8n8.x{len(words)}{'.trans' * transposed}.shared.b16"
         assemble(e, f"{name} [$0], {{{given}}};", [], [address, *words], volatile=True, memory=True)
         return
-    at = _rows_of_all(e, address, "stmatrix")
+    at = _rows_of_all(tile, address, "stmatrix")
     for matrix, word in enumerate(words):
         at.store(matrix, word, transposed)
 
@@ -192,8 +205,9 @@ def _store_rows(e: Emitter, address: Any, words: Sequence[Any], transposed: bool
 class _Rows:
     """The rows whose addresses the lanes of a warp gave, on the host."""
 
-    def __init__(self, e: Emitter, peers: Any) -> None:
-        self.e, self.peers = e, peers
+    def __init__(self, tile: _Tile, peers: Any) -> None:
+        self.e, self.tile, self.peers = tile.e, tile, peers
+        e = tile.e
         self.group, self.within = e.b.lshr(peers.lane, _I32(2)), e.b.and_(peers.lane, _I32(3))
 
     def _at(self, matrix: int, row: Any, nbytes: Any, kind: llvm.Type) -> Any:
@@ -214,7 +228,9 @@ class _Rows:
 
     def load(self, matrix: int, transposed: bool) -> Any:
         """This lane's word of a matrix."""
-        parts = [self.e.b.load(place) for place in self._parts(matrix, transposed)]
+        parts = [
+            self.e.target.load(self.e, place, self.tile.access("read")) for place in self._parts(matrix, transposed)
+        ]
         return parts[0] if len(parts) == 1 else pack(self.e.b, parts)
 
     def store(self, matrix: int, word: Any, transposed: bool) -> None:
@@ -222,11 +238,11 @@ class _Rows:
         b = self.e.b
         halves = unpack(b, word, 16) if transposed else [word]
         for place, part in zip(self._parts(matrix, transposed), halves, strict=True):
-            b.store(part, place)
+            self.e.target.store(self.e, part, place, self.tile.access("write"))
 
 
-def _rows_of_all(e: Emitter, address: Any, what: str) -> _Rows:
-    b = e.b
+def _rows_of_all(tile: _Tile, address: Any, what: str) -> _Rows:
+    e, b = tile.e, tile.e.b
     peers = e.target.exchange(e, to_words(b, address), None, what)
     e.target.check(e, b.icmp_signed("==", peers.members, _I32(-1)), f"`{what}` needs all 32 lanes of a warp")
-    return _Rows(e, peers)
+    return _Rows(tile, peers)

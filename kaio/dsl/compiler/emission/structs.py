@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir as llvm
 
 from kaio.dsl.compiler.emission import scalars
+from kaio.dsl.compiler.emission.access import Access
 from kaio.dsl.structs import part_offset
 from kaio.dsl.values import Compound, Type
 from kaio.dsl.vectors import VectorType
@@ -30,20 +31,19 @@ def part_of(e: Emitter, pointer: llvm.Value, place: Place, position: int) -> tup
     return e.b.bitcast(at, scalars.memory_type(part[0]).as_pointer(space)), part
 
 
-def load(e: Emitter, pointer: llvm.Value, place: Place, type_: Type, read_only: bool) -> Any:
+def load(e: Emitter, pointer: llvm.Value, place: Place, type_: Type, access: Access) -> Any:
     """The value at an address, number by number; a vector at once."""
     if isinstance(type_, Compound) and not isinstance(type_, VectorType):
         parts = [part_of(e, pointer, place, k) for k in range(len(type_.items))]
-        return tuple(load(e, at, part, item, read_only) for (at, part), item in zip(parts, type_.items, strict=True))
-    return scalars.from_memory(e, e.target.load(e, pointer, read_only), place[0])
+        return tuple(load(e, at, part, item, access) for (at, part), item in zip(parts, type_.items, strict=True))
+    return scalars.from_memory(e, e.target.load(e, pointer, access), place[0])
 
 
-def store(e: Emitter, pointer: llvm.Value, place: Place, type_: Type, value: Any) -> None:
+def store(e: Emitter, pointer: llvm.Value, place: Place, type_: Type, value: Any, access: Access) -> None:
     """Set what lies at an address, number by number; a vector at once."""
     if isinstance(type_, Compound) and not isinstance(type_, VectorType):
         for k, (item, part_value) in enumerate(zip(type_.items, value, strict=True)):
             at, part = part_of(e, pointer, place, k)
-            store(e, at, part, item, part_value)
+            store(e, at, part, item, part_value, access)
     else:
-        packed = scalars.to_memory(e, value, place[0])
-        e.b.store(packed, pointer, align=scalars.alignment(e, packed.type))
+        e.target.store(e, scalars.to_memory(e, value, place[0]), pointer, access)

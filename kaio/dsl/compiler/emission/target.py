@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from llvmlite import ir as llvmlite_ir
 
+from kaio.dsl.compiler.emission.access import Access
 from kaio.print_abi import Line
 
 if TYPE_CHECKING:
@@ -71,17 +72,17 @@ class Target(Protocol):
     def local(self, e: Emitter, element: llvmlite_ir.Type, count: int, name: str) -> llvmlite_ir.Value:
         """A pointer to `count` elements of this thread's own."""
 
-    def load(self, e: Emitter, pointer: llvmlite_ir.Value, read_only: bool) -> llvmlite_ir.Value:
+    def load(self, e: Emitter, pointer: llvmlite_ir.Value, access: Access) -> llvmlite_ir.Value:
         """Load one element from memory."""
+
+    def store(self, e: Emitter, value: llvmlite_ir.Value, pointer: llvmlite_ir.Value, access: Access) -> None:
+        """Store one element in memory."""
+
+    def touch(self, e: Emitter, pointer: llvmlite_ir.Value, access: Access) -> None:
+        """The next instructions make this access to what `pointer` points to, in a way of their own."""
 
     def alone(self, e: Emitter) -> llvmlite_ir.Value | None:
         """i1, at run time: nobody but this thread's worker runs the launch; None where that is never known."""
-
-    def load_as(self, e: Emitter, pointer: llvmlite_ir.Value, how: str, space: str) -> llvmlite_ir.Value:
-        """Load one element with a qualifier of PTX (``cg``, ``volatile``); `space` is ``global`` or ``shared``."""
-
-    def store_as(self, e: Emitter, value: llvmlite_ir.Value, pointer: llvmlite_ir.Value, how: str, space: str) -> None:
-        """Store one element so."""
 
     def decide(self, e: Emitter, condition: llvmlite_ir.Value) -> bool | None:
         """A branch that is known to go one way in this version of the code; None where it is not."""

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from llvmlite import ir as llvm
 
 from kaio.dsl.compiler import ir
+from kaio.dsl.compiler.emission.access import Access
 from kaio.dsl.compiler.emission.arguments import argument_values
 from kaio.dsl.compiler.emission.emit import Emitter
 from kaio.dsl.compiler.host.host_body import Body, Sites
@@ -110,11 +111,15 @@ class _PlainTarget:
     def _nothing(self, *_: Any) -> None:
         """Unchecked, unproved, unplaced."""
 
-    locate = check_index = check = decide = note_range = alone = _nothing
+    locate = check_index = check = decide = note_range = alone = touch = _nothing
 
-    def load(self, e: Emitter, pointer: llvm.Value, read_only: bool) -> llvm.Value:
+    def store(self, e: Emitter, value: llvm.Value, pointer: llvm.Value, access: Access) -> None:
+        """A plain store."""
+        e.b.store(value, pointer)
+
+    def load(self, e: Emitter, pointer: llvm.Value, access: Access) -> llvm.Value:
         """One that LLVM may move where nobody writes."""
         loaded = e.b.load(pointer)
-        if read_only:
+        if access.read_only:
             loaded.set_metadata("invariant.load", e.b.module.add_metadata([]))
         return loaded

@@ -30,9 +30,10 @@ def update(e: Emitter, u: Update) -> Value:
     launch, a plain update is an atomic one for buffers too, and ten times cheaper; `scope="system"` means that
     something else than the launch looks on.
     """
-    if u.space == "shared" or u.scope == "block":
+    e.target.touch(e, u.pointer, u.access)
+    if u.access.space == "shared" or u.access.scope == "block":
         return _plain(e, u)
-    alone = None if u.scope == "system" else e.target.alone(e)
+    alone = None if u.access.scope == "system" else e.target.alone(e)
     if alone is None:
         return _together(e, u)
     with e.b.if_else(alone) as (then, otherwise):
@@ -53,14 +54,14 @@ def _plain(e: Emitter, u: Update) -> Value:
 
 
 def _together(e: Emitter, u: Update) -> Value:
-    order, dtype = _ORDERS[u.order], u.dtype
+    order, dtype = _ORDERS[u.access.order], u.dtype
     pointer = e.b.bitcast(u.pointer, llvm.IntType(dtype.bits).as_pointer())
     name = _EXTREMES.get((u.operation, dtype.kind)) or (
         _INSTRUCTIONS.get(u.operation) if not dtype.is_float or u.operation == "exch" else None
     )
     if name is not None:
         return value_of(e, e.b.atomic_rmw(name, pointer, bits_of(e, u.operands[0], dtype), order), dtype)
-    on_failure = "acquire" if u.order in ("acquire", "acq_rel") else "monotonic"
+    on_failure = "acquire" if u.access.order in ("acquire", "acq_rel") else "monotonic"
 
     def exchange(expected: Value, desired: Value) -> Value:
         return e.b.extract_value(e.b.cmpxchg(pointer, expected, desired, order, on_failure), 0)
@@ -82,7 +83,7 @@ def _changed(e: Emitter, u: Update, old: Value) -> Value:
     (PTX ISA, `atom`: "atom.add.f32 on global memory flushes subnormal inputs and results to sign-preserving zero,
     whereas atom.add.f32 on shared memory supports subnormal inputs and results".)
     """
-    if u.dtype is not f32 or u.operation not in ("add", "sub") or u.space == "shared":
+    if u.dtype is not f32 or u.operation not in ("add", "sub") or u.access.space == "shared":
         return new_value(e, u, old)
     flushed = replace(u, operands=(_flush(e, u.operands[0]),))
     return _flush(e, new_value(e, flushed, _flush(e, old)))

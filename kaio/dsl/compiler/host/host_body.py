@@ -12,6 +12,7 @@ from llvmlite import ir as llvm
 
 from kaio import host_abi as abi
 from kaio.dsl.compiler import ir
+from kaio.dsl.compiler.emission.access import Access
 from kaio.dsl.compiler.emission.arguments import argument_types
 from kaio.dsl.compiler.emission.constant_arrays import ConstantArrays
 from kaio.dsl.compiler.emission.declared import call
@@ -227,22 +228,23 @@ class Body:
             array.align = 16
         return e.b.bitcast(array, element.as_pointer())
 
-    def load(self, e: Emitter, pointer: llvm.Value, read_only: bool) -> llvm.Value:
-        """A plain load."""
+    def load(self, e: Emitter, pointer: llvm.Value, access: Access) -> llvm.Value:
+        """Hints to the caches mean nothing here; a volatile load is one that is made each time, and whole."""
+        self.touch(e, pointer, access)
+        if access.how == "volatile":
+            return e.b.load_atomic(pointer, "monotonic", _natural(pointer))
         return e.b.load(pointer, align=alignment(e, pointer.type.pointee))
 
-    def load_as(self, e: Emitter, pointer: llvm.Value, how: str, space: str) -> llvm.Value:
-        """Hints mean nothing here; a volatile load is one that is made each time, and whole."""
-        if how == "volatile":
-            return e.b.load_atomic(pointer, "monotonic", _natural(pointer))
-        return self.load(e, pointer, read_only=False)
-
-    def store_as(self, e: Emitter, value: llvm.Value, pointer: llvm.Value, how: str, space: str) -> None:
-        """Like `load_as`."""
-        if how == "volatile":
+    def store(self, e: Emitter, value: llvm.Value, pointer: llvm.Value, access: Access) -> None:
+        """Like `load`."""
+        self.touch(e, pointer, access)
+        if access.how == "volatile":
             e.b.store_atomic(value, pointer, "monotonic", _natural(pointer))
         else:
             e.b.store(value, pointer, align=alignment(e, value.type))
+
+    def touch(self, e: Emitter, pointer: llvm.Value, access: Access) -> None:
+        """Nobody looks."""
 
     def alone(self, e: Emitter) -> llvm.Value:
         """i1, at run time: no other worker runs this launch.

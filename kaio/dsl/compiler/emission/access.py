@@ -1,0 +1,47 @@
+"""`Access`: what a thread does to memory that the kernel's author knows, said to the target with each access."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kaio.dsl.values import ArrayType, BufferType
+
+__all__ = ["Access", "Order", "Scope", "Space", "access_to"]
+
+Space = Literal["global", "shared", "local", "constant", "cluster"]
+Scope = Literal["block", "device", "system"]
+Order = Literal["relaxed", "acquire", "release", "acq_rel"]
+
+
+@dataclass(frozen=True)
+class Access:
+    """One access of one thread; where it is and how many bytes, the address says that goes with it.
+
+    array: what the source calls the memory
+    how: the qualifier of PTX with which it is made (``cg``, ``volatile``; ``async`` of a copy that `cp_async` begins),
+        empty for a plain one
+    read_only: of memory that nobody writes while the kernel runs
+    scope, order: for whom an atomic update is one, and what it orders
+    """
+
+    kind: Literal["read", "write", "atomic"]
+    space: Space
+    array: str
+    how: str = ""
+    read_only: bool = False
+    scope: Scope = "device"
+    order: Order = "relaxed"
+
+    @property
+    def is_strong(self) -> bool:
+        """Whether other threads may make strong accesses to the same place at the same time (PTX memory model)."""
+        return self.kind == "atomic" or self.how == "volatile"
+
+
+def access_to(
+    kind: Literal["read", "write", "atomic"], type_: BufferType | ArrayType, array: str, how: str = ""
+) -> Access:
+    """An access to an element of a buffer or array of that type."""
+    read_only = isinstance(type_, BufferType) and type_.access == "In"
+    return Access(kind, type_.space, array, how, read_only)
