@@ -12,6 +12,7 @@ from kaio import host_abi as abi
 from kaio.dsl.compiler.emission.declared import call
 from kaio.dsl.compiler.host.host_body import Body
 from kaio.dsl.compiler.host.host_context import I32, I64, POINTER, REGISTERS, VOID, field_of, frame_of, load_arguments
+from kaio.dsl.compiler.host.host_threads import Thread
 
 __all__ = ["emit_k_plain", "emit_k_start_and_run"]
 
@@ -33,7 +34,7 @@ def _define(module: llvm.Module, name: str) -> tuple[llvm.IRBuilder, llvm.Value,
     return llvm.IRBuilder(function.append_basic_block("entry")), *function.args
 
 
-def _load_launch(body: Body, b: llvm.IRBuilder, context: llvm.Value) -> _Launch:
+def _load_launch(body: Thread, b: llvm.IRBuilder, context: llvm.Value) -> _Launch:
     registers = []
     for offset, low, high in _RANGES:
         for axis in range(3):
@@ -61,7 +62,7 @@ def _loop(b: llvm.IRBuilder, start: llvm.Value, stop: llvm.Value, name: str) -> 
     b.position_at_end(done)
 
 
-def emit_k_plain(body: Body, fast: Body | None) -> None:
+def emit_k_plain(body: Thread, fast: Body | None) -> None:
     """`k_plain`: the whole block; the fast body where its proof holds."""
     b, context, *_ = _define(body.module, "k_plain")
     launch = _load_launch(body, b, context)
@@ -78,7 +79,7 @@ def emit_k_plain(body: Body, fast: Body | None) -> None:
     b.ret_void()
 
 
-def _plain_loops(body: Body, b: llvm.IRBuilder, context: llvm.Value, launch: _Launch) -> None:
+def _plain_loops(body: Thread, b: llvm.IRBuilder, context: llvm.Value, launch: _Launch) -> None:
     nx, ny, nz = launch.registers[:3]
     with _loop(b, I32(0), nz, "z") as z, _loop(b, I32(0), ny, "y") as y:
         row = b.mul(b.add(b.mul(z, ny), y), nx)
@@ -87,7 +88,7 @@ def _plain_loops(body: Body, b: llvm.IRBuilder, context: llvm.Value, launch: _La
             b.call(body.function, [context, thread, x, y, z, *launch.registers, launch.shared, *launch.arguments])
 
 
-def emit_k_start_and_run(body: Body) -> None:
+def emit_k_start_and_run(body: Thread) -> None:
     """`k_start` and `k_run`."""
     b, context, first, stop, _ = _define(body.module, "k_start")
     launch = _load_launch(body, b, context)
