@@ -243,8 +243,8 @@ class Kernel:
     ) -> Compiled:
         __tracebackhide__ = is_message
         consts, dtypes = consts_and_dtypes(self.parameters, consts_and_types, f"{self.name}.{method}({_before(target)}")
-        target, check = compiler_target(target)
-        return self.variants.build(target, check, consts, dtypes, index_bits, link).compiled
+        target, build = compiler_target(target)
+        return self.variants.build(target, build, consts, dtypes, index_bits, link).compiled
 
 
 def _launch_line(parameters: Parameters) -> str:

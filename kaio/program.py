@@ -8,21 +8,37 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from kaio.dtypes import DType
 from kaio.errors import Place
 from kaio.print_abi import Line
 
 __all__ = [
-    "SHARED_ALIGNMENT", "Access", "Argument", "CudaProgram", "DynamicArray", "HostProgram", "Program", "Site",
-    "aligned", "packs_by_bits",
+    "SHARED_ALIGNMENT", "Access", "Argument", "Build", "CudaProgram", "DynamicArray", "HostProgram", "Level", "Program",
+    "Site", "aligned", "packs_by_bits",
 ]  # fmt: skip
 
 SHARED_ALIGNMENT = 16
 """Every array in shared memory begins at a multiple of so many bytes: the widest access of a thread."""
 
 Access = Literal["In", "Out", "InOut"]
+Level = Literal["off", "bounds", "full"]
+
+
+class Build(NamedTuple):
+    """How a kernel is compiled, beside the types of its arguments: what is found while it runs, at the cost of time.
+
+    A part of the key of its variants, which every launch looks up: a tuple, as those are hashed without a Python frame.
+
+    check: the level (docs/host.md has a table of them)
+    stepped: every thread can be started by itself and in any order, which a schedule needs (CPU device only)
+    traced: the values of a thread are told line by line (CPU device only)
+    """
+
+    check: Level = "bounds"
+    stepped: bool = False
+    traced: bool = False
 
 
 @dataclass(frozen=True)

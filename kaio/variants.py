@@ -16,9 +16,11 @@ from kaio.dtypes import DType
 from kaio.errors import CompileError, DeviceNotFoundError, LaunchError, UnsupportedFeatureError, is_message
 from kaio.launch.arguments import Parameters
 from kaio.launch.call import Call
+from kaio.program import Build
 from kaio.record_classes import is_record, names_of
 from kaio.runtime import Device
 from kaio.runtime.stream import Loaded
+from kaio.runtime.unbuilt import refuse_unbuilt
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.pipeline import Compiled, Front
@@ -41,12 +43,12 @@ class Variants:
         self._loaded: dict[tuple[Any, ...], Variant] = {}
         self._lock = threading.Lock()
 
-    def find(self, device: Device, check: str, key: tuple[Any, ...], wide: bool) -> Variant | None:
+    def find(self, device: Device, build: Build, key: tuple[Any, ...], wide: bool) -> Variant | None:
         """The variant, if it is loaded and what it captured is unchanged."""
-        found = self._loaded.get((device, check, key, wide))
+        found = self._loaded.get((device, build, key, wide))
         return found if found is not None and found.built.is_fresh() else None
 
-    def make(self, device: Device, check: str, call: Call, wide: bool) -> Variant:
+    def make(self, device: Device, build: Build, call: Call, wide: bool) -> Variant:
         """Compile and load a variant; threads that ask for it at the same time wait for the first."""
         __tracebackhide__ = is_message
         if sys.meta_path is None:  # nothing can be imported any more, and the compiler imports as it goes
@@ -54,16 +56,16 @@ class Variants:
                 f"kernel `{self._parameters.kernel}` cannot be compiled any more: Python is shutting down",
                 help="launch it once before that",
             )
-        target, compiled_check = compiler_target(device, check)
+        target, compiled = compiler_target(device, build)
         consts, dtypes = self._parameters.consts(call), self._parameters.generic_dtypes(call)
-        built = self.build(target, compiled_check, consts, dtypes, 64 if wide else 32)
-        variant = self._loaded[device, check, call.key, wide] = Variant(built, device.load(built.compiled.program))
+        built = self.build(target, compiled, consts, dtypes, 64 if wide else 32)
+        variant = self._loaded[device, build, call.key, wide] = Variant(built, device.load(built.compiled.program))
         return variant
 
     def build(
         self,
         target: str,
-        check: str,
+        build: Build,
         consts: dict[str, Any],
         dtypes: dict[str, DType],
         index_bits: IndexBits,
@@ -78,13 +80,13 @@ class Variants:
 
         # A float is told apart by its bits, so that -0.0 is not 0.0 and NaN is itself.
         parts = [value.hex() if isinstance(value, float) else value for value in consts.values()]
-        key = (target, check, *dtypes.values(), *parts, index_bits, link)
+        key = (target, build, *dtypes.values(), *parts, index_bits, link)
         with self._lock:
             found = self._built.get(key)
             if found is None or not found.is_fresh():
                 specialisation = self._front.signature.specialise(consts, dtypes, index_bits)
                 if target == "cpu":
-                    compiled = pipeline.compile_host(self._front, specialisation, self._options, check)
+                    compiled = pipeline.compile_host(self._front, specialisation, self._options, build)
                 else:
                     compiled = pipeline.compile_cuda(self._front, specialisation, self._options, target, link)
                 found = self._built[key] = Built(compiled)
@@ -151,25 +153,25 @@ def same_value(one: Any, two: Any) -> bool:
     return False  # functions and other objects are known by identity alone
 
 
-def compiler_target(target: Any, check: str | None = None) -> tuple[str, str]:
-    """The compiler's target and check for a target's name, a device, or None (the first GPU, else sm_90)."""
+def compiler_target(target: Any, build: Build | None = None) -> tuple[str, Build]:
+    """The compiler's target and build for a target's name, a device, or None (the first GPU, else sm_90)."""
     if target is None:
         try:
-            return Device("cuda:0").target, "off"
+            return Device("cuda:0").target, Build("off")
         except DeviceNotFoundError:
-            return "sm_90", "off"
+            return "sm_90", Build("off")
     if isinstance(target, Device):
-        check = check or target.check
-        if target.kind == "cuda" and check != "off":
+        build = build or Build(target.check)
+        if target.kind == "cuda" and build.check != "off":
             raise UnsupportedFeatureError(
-                f'check="{check}" is not supported on {target} yet',
+                f'check="{build.check}" is not supported on {target} yet',
                 help='run the kernel on `kaio.Device("cpu")`, which checks',
             )
-        if check == "full":
-            raise UnsupportedFeatureError('check="full" is not supported yet', help='use check="bounds"')
-        return ("cpu" if target.kind == "cpu" else target.target), check
+        if build.check == "full":
+            refuse_unbuilt('check="full"', 'check="full"')
+        return ("cpu" if target.kind == "cpu" else target.target), build
     if target == "cpu":
-        return "cpu", "bounds"
+        return "cpu", Build()
     if isinstance(target, str) and re.fullmatch(r"sm_\d{2,3}[af]?", target):
-        return target, "off"
+        return target, Build("off")
     raise CompileError(f"{target!r} is not a target", help='for example "sm_90", "cpu", or a device')

@@ -17,6 +17,7 @@ import kaio
 from kaio import D2, Const, DType, In, InOut, KaioError, LaunchError, Out, UnsupportedFeatureError, f32, f64, i32
 from kaio.dsl.compiler import pipeline
 from kaio.errors import CompileError
+from kaio.program import Build
 from kaio.variants import compiler_target, same_value
 from tests.refusals import refusal
 
@@ -65,9 +66,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
     original = pipeline.compile_host
 
-    def compile_host(front: Any, specialisation: Any, options: Any, check: str) -> Any:
-        found.append((specialisation, check))
-        return original(front, specialisation, options, check)
+    def compile_host(front: Any, specialisation: Any, options: Any, build: Build) -> Any:
+        found.append((specialisation, build))
+        return original(front, specialisation, options, build)
 
     monkeypatch.setattr(pipeline, "compile_host", compile_host)
     return found
@@ -370,7 +371,7 @@ def test_the_check_is_part_of_what_is_compiled(cpu, compiled) -> None:
     kernel = fresh()
     for check in ("bounds", "off", "bounds", True, False):
         ran(kernel, cpu, 1.0, check=check)
-    assert [check for _, check in compiled] == ["bounds", "off"]
+    assert [build for _, build in compiled] == [Build("bounds"), Build("off")]
 
 
 def test_threads_that_arrive_together_compile_once(cpu, compiled) -> None:
@@ -394,7 +395,7 @@ def test_two_kernels_of_one_function_are_compiled_each(cpu, compiled) -> None:
 
 def test_check_full_and_checks_on_a_gpu_say_that_they_are_for_later(cpu) -> None:
     assert refusal(ran, shift, cpu, 1.0, check="full", error=UnsupportedFeatureError) == (
-        'check="full" is not supported yet\n  help: use check="bounds"'
+        '`check="full"` is not supported yet\n  help: use `check="bounds"`'
     )
 
 
@@ -570,10 +571,10 @@ class Gpu(kaio.Device):
 
 
 def test_a_launch_on_a_gpu_compiles_for_its_target_without_checks() -> None:
-    assert compiler_target(Gpu()) == ("sm_90", "off")
+    assert compiler_target(Gpu()) == ("sm_90", Build("off"))
 
 
 def test_a_check_that_a_gpu_does_not_have_is_refused() -> None:
-    assert refusal(compiler_target, Gpu(), "bounds", error=UnsupportedFeatureError) == (
+    assert refusal(compiler_target, Gpu(), Build("bounds"), error=UnsupportedFeatureError) == (
         'check="bounds" is not supported on cuda:0 yet\n  help: run the kernel on `kaio.Device("cpu")`, which checks'
     )

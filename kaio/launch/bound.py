@@ -38,6 +38,7 @@ class BoundLaunch:
             shared_nbytes,
             self._launcher.timed,
             together,
+            self._launcher.run,
         )
         self._values = values
 

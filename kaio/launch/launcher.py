@@ -19,10 +19,12 @@ from kaio.launch.geometry import (
     read_shape,
     three,
 )  # fmt: skip
+from kaio.launch.options import build_for, read_check, read_flag, read_run, shown
 from kaio.launch.shared import SharedMemory, lay_out, read_counts
-from kaio.launch.together import check_cluster, read_cluster, read_cooperative, together, whole_clusters
+from kaio.launch.together import check_cluster, read_cluster, together, whole_clusters
+from kaio.program import Build, Level
 from kaio.runtime import Completion, Device, Stream
-from kaio.runtime.stream import Together, Uses
+from kaio.runtime.stream import USUAL, RunOptions, Together, Uses
 
 if TYPE_CHECKING:
     from kaio.launch.bound import BoundLaunch
@@ -31,8 +33,7 @@ __all__ = ["Launchable", "Launcher", "Ready", "Variant"]
 
 __tracebackhide__ = is_message
 
-_PICKLED = ("_shape", "_grid", "_block", "_device", "_check", "_counts", "_cooperative", "_cluster", "timed")
-_NOT_YET = ("schedule", "fuel")
+_PICKLED = ("_shape", "_grid", "_block", "_device", "_check", "_counts", "_cooperative", "_cluster", "run", "timed")
 
 
 class Variant(Protocol):
@@ -46,10 +47,10 @@ class Variant(Protocol):
 class Variants(Protocol):
     """The compiled variants of a kernel."""
 
-    def find(self, device: Device, check: str, key: tuple[Any, ...], wide: bool) -> Variant | None:
+    def find(self, device: Device, build: Build, key: tuple[Any, ...], wide: bool) -> Variant | None:
         """The variant if it is there and what it captured is unchanged."""
 
-    def make(self, device: Device, check: str, call: Call, wide: bool) -> Variant:
+    def make(self, device: Device, build: Build, call: Call, wide: bool) -> Variant:
         """Compile and load the variant, once."""
 
 
@@ -67,11 +68,12 @@ class Launchable(Protocol):
 
 
 class Geometry(NamedTuple):
-    """Grid and block on one device, x first."""
+    """Grid and block on one device, x first, and how the kernel is compiled for it."""
 
     grid: Dims
     block: Dims
     wide: bool  # an index along an axis does not fit an i32
+    build: Build
 
 
 class Fitting(NamedTuple):
@@ -98,24 +100,25 @@ class Launcher:
 
     __slots__ = (
         "_block", "_check", "_cluster", "_cooperative", "_counts", "_device", "_fitting", "_geometries", "_grid",
-        "_shape", "_stream", "kernel", "timed",
+        "_shape", "_stream", "kernel", "run", "timed",
     )  # fmt: skip
 
     kernel: Launchable
+    run: RunOptions
     timed: bool
 
     def __init__(self, kernel: Launchable) -> None:
         unset = dict.fromkeys(
             ("_shape", "_grid", "_block", "_stream", "_device", "_check", "_cooperative", "_cluster")
         )  # fmt: skip
-        self._fill({"kernel": kernel, "timed": False, "_counts": {}, **_unresolved(), **unset})
+        self._fill({"kernel": kernel, "timed": False, "run": USUAL, "_counts": {}, **_unresolved(), **unset})
 
     _shape: tuple[int, ...] | None
     _grid: tuple[int, ...] | None
     _block: tuple[int, ...] | None
     _stream: Stream | None
     _device: Device | None
-    _check: str | None
+    _check: Level | None
     _cooperative: bool | None
     _cluster: Dims | None
     _counts: dict[str, int]  # elements of the dynamic shared arrays
@@ -188,32 +191,45 @@ class Launcher:
         timed: bool | None = None,
         cooperative: bool | None = None,
         cluster: Any = None,
-        **later: Any,
+        schedule: int | None = None,
+        fuel: int | None = None,
+        timeout_s: float | None = None,
+        coverage: bool | None = None,
+        partial_barriers: bool | None = None,
+        **unknown: Any,
     ) -> Launcher:
         """Options of the launch: `check="bounds"` (or True) and `check="off"`; without it as the device does.
 
         With "bounds" a wrong index, a failed `assert`, a division of integers by zero and a negative exponent raise
         KernelFault. With "off" nothing looks: a wild index reads or overwrites other memory, and may crash the process.
+        docs/host.md has a table of what each level finds.
 
         `timed=True` makes the completion's `elapsed_ms` known.
 
         `cooperative=True` runs all blocks at the same time, and raises LaunchError for more than fit on the device; a
         kernel that uses `kaio.grid_sync()` is launched so by itself. `cluster=(2, 1, 1)` makes clusters of so many
         blocks, x first, on GPUs from sm_90 on; a grid by `over` is rounded up to whole clusters.
+
+        On the CPU device: `schedule=seed` (an int of 0 or more) runs threads, warps and blocks in an order that the
+        seed decides, and the same again for the same seed. `fuel=n` fails a thread that takes more than n turns of
+        loops, `timeout_s=60` (10 otherwise) a launch that makes no progress for so long. `coverage=True` fails a launch
+        after which an element of an `Out` buffer was not written, or written more than once. `partial_barriers=True`
+        lets a thread that has finished count as arrived at any barrier. A GPU takes the last one only, as it does so.
         """
         changes: dict[str, Any] = {}
-        for name in later:
-            if name in _NOT_YET:
-                raise UnsupportedFeatureError(f"`options({name}=…)` is not supported yet")
-            raise LaunchError(f"`options` has no `{name}`", help="it takes check=, timed=, cooperative= and cluster=")
+        for name in unknown:
+            raise LaunchError(f"`options` has no `{name}`", help=f"it takes {', '.join(_OPTIONS)}")
         if check is not None:
-            changes["_check"] = _read_check(check)
+            changes["_check"] = read_check(check)
         if timed is not None:
-            if not isinstance(timed, bool):
-                raise LaunchError(f"`options(timed=…)` takes True or False (got {timed!r})")
-            changes["timed"] = timed
+            changes["timed"] = read_flag("timed", timed)
         if cooperative is not None:
-            changes["_cooperative"] = read_cooperative(cooperative)
+            changes["_cooperative"] = read_flag("cooperative", cooperative)
+        given = {
+            "schedule": schedule, "fuel": fuel, "timeout_s": timeout_s, "coverage": coverage,
+            "partial_barriers": partial_barriers,
+        }  # fmt: skip
+        changes["run"] = read_run(self.run, given)
         if cluster is not None:
             changes["_cluster"] = read_cluster(self.kernel.name, cluster)
         return self._with(**changes)
@@ -235,7 +251,15 @@ class Launcher:
         __tracebackhide__ = is_message
         stream, variant, geometry, arguments, uses, shared_nbytes, together = self.ready(args, kwargs)
         return stream.launch(
-            variant.loaded, geometry.grid, geometry.block, arguments, uses, shared_nbytes, self.timed, together
+            variant.loaded,
+            geometry.grid,
+            geometry.block,
+            arguments,
+            uses,
+            shared_nbytes,
+            self.timed,
+            together,
+            self.run,
         )
 
     __call__ = launch
@@ -260,12 +284,11 @@ class Launcher:
         geometry = self._geometries.get(device)
         if geometry is None:
             geometry = self._geometries[device] = self._resolve(device)
-        check = self._check or device.check
         wide = geometry.wide or call.wide
-        variant = kernel.variants.find(device, check, call.key, wide)
+        variant = kernel.variants.find(device, geometry.build, call.key, wide)
         if variant is None:
             kernel.parameters.convert(call)  # a wrong scalar is told before the time to compile is spent
-            variant = kernel.variants.make(device, check, call, wide)
+            variant = kernel.variants.make(device, geometry.build, call, wide)
         fitting = self._fitting
         if variant is not fitting[0]:
             fitting = self._fit(variant, geometry, device)
@@ -318,10 +341,10 @@ class Launcher:
         check_limits(name, grid, block, limits, str(device), bounds)
         # The last index along an axis is one less than its threads.
         wide = any(blocks * threads > 2**31 for blocks, threads in zip(grid, block, strict=True))
-        return Geometry(grid, block, wide)
+        return Geometry(grid, block, wide, build_for(name, device, self._check, self.run))
 
     def __dir__(self) -> list[str]:
-        return [name for name in object.__dir__(self) if name != "ready"]
+        return [name for name in object.__dir__(self) if name not in ("ready", "run")]
 
     def __repr__(self) -> str:
         parts = [self.kernel.name]
@@ -335,9 +358,13 @@ class Launcher:
         options = [f"check={self._check!r}"] * (self._check is not None) + ["timed=True"] * self.timed
         options += [f"cooperative={self._cooperative}"] * (self._cooperative is not None)
         options += [f"cluster={self._cluster}"] * (self._cluster is not None)
+        options += [f"{name}={value!r}" for name, value in shown(self.run).items()]
         if options:
             parts.append(f"options({', '.join(options)})")
         return ".".join(parts)
+
+
+_OPTIONS = ("check=", "timed=", "cooperative=", "cluster=", *(f"{name}=" for name in RunOptions._fields))
 
 
 def _unresolved() -> dict[str, Any]:
@@ -346,11 +373,3 @@ def _unresolved() -> dict[str, Any]:
 
 def _rebuild(kernel: Launchable, values: dict[str, Any]) -> Launcher:
     return Launcher(kernel)._with(**values)
-
-
-def _read_check(check: Any) -> str:
-    if isinstance(check, bool):
-        return "bounds" if check else "off"
-    if isinstance(check, str) and check in ("off", "bounds", "full"):
-        return check
-    raise LaunchError(f'`options(check=…)` takes "off", "bounds" or "full" (got {check!r})')

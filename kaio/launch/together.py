@@ -10,19 +10,12 @@ from kaio.launch.geometry import is_whole_number, three
 from kaio.runtime import Device
 from kaio.runtime.stream import Dims, Together
 
-__all__ = ["check_cluster", "read_cluster", "read_cooperative", "together", "whole_clusters"]
+__all__ = ["check_cluster", "read_cluster", "together", "whole_clusters"]
 
 __tracebackhide__ = is_message
 
 _MOST_BLOCKS = 8  # of a cluster, on every GPU that has clusters (CUDA C++ programming guide, "Thread Block Clusters")
 _FIRST_WITH_CLUSTERS = (9, 0)
-
-
-def read_cooperative(value: Any) -> bool:
-    """The option `cooperative`."""
-    if not isinstance(value, bool):
-        raise LaunchError(f"`options(cooperative=…)` takes True or False (got {value!r})")
-    return value
 
 
 def read_cluster(kernel: str, value: Any) -> Dims:

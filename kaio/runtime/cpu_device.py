@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from kaio import print_abi as abi
+from kaio.program import Level
 from kaio.runtime.completion import gather
 from kaio.runtime.cpu_stream import CpuStream, Servers
 from kaio.runtime.device import Device, MemoryInfo
@@ -63,7 +64,7 @@ class CpuDevice(Device):
     servers: Servers
 
     @classmethod
-    def open(cls, like: str, check: str) -> CpuDevice:
+    def open(cls, like: str, check: Level) -> CpuDevice:
         """The device with these options; `Device("cpu", …)` keeps one of each."""
         description = describe(like)
         self = object.__new__(cls)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kaio.errors import InternalError, KaioError
 from kaio.runtime.completion import Completion
-from kaio.runtime.stream import Dims, PreparedLaunch, Stream, Together, Uses
+from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses
 
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
@@ -205,6 +205,7 @@ class CpuStream(Stream):
         shared_nbytes: int = 0,
         timed: bool = False,
         together: Together | None = None,
+        options: RunOptions = USUAL,
     ) -> Completion:
         """Launch a loaded host program; see `Stream.launch`."""
         if 0 in grid:
@@ -215,7 +216,10 @@ class CpuStream(Stream):
             workers.start()  # here, as Python may be about to end when the stream comes to it
         cluster = (1, 1, 1) if together is None else together.cluster
         return self.submit(
-            lambda: loaded.kernel.run(grid, block, arguments, workers, shared_nbytes, cluster), uses, timed, loaded
+            lambda: loaded.kernel.run(grid, block, arguments, workers, shared_nbytes, cluster, options),
+            uses,
+            timed,
+            loaded,
         )
 
     def prepare(
@@ -228,9 +232,11 @@ class CpuStream(Stream):
         shared_nbytes: int = 0,
         timed: bool = False,
         together: Together | None = None,
+        options: RunOptions = USUAL,
     ) -> PreparedLaunch:
         """Make a launch ready; see `Stream.prepare`."""
-        return _Prepared(self, (loaded, grid, block, bytes(arguments), tuple(uses), shared_nbytes, timed, together))
+        launch = (loaded, grid, block, bytes(arguments), tuple(uses), shared_nbytes, timed, together, options)
+        return _Prepared(self, launch)
 
     def copy(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
         """Copy between contiguous buffers of one size."""

@@ -14,7 +14,7 @@ from kaio.runtime.completion import Completion
 from kaio.runtime.cuda import driver, is_sticky
 from kaio.runtime.cuda_completion import CudaCompletion, Event
 from kaio.runtime.cuda_launch import CudaLoaded, CudaPrepared, call_together, launch_kernel, launch_together
-from kaio.runtime.stream import Dims, PreparedLaunch, Stream, Together, Uses
+from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses
 
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
@@ -79,6 +79,7 @@ class CudaStream(Stream):
         shared_nbytes: int = 0,
         timed: bool = False,
         together: Together | None = None,
+        options: RunOptions = USUAL,
     ) -> Completion:
         """Launch a loaded CUDA program; see `Stream.launch`."""
         if 0 in grid:
@@ -105,6 +106,7 @@ class CudaStream(Stream):
         shared_nbytes: int = 0,
         timed: bool = False,
         together: Together | None = None,
+        options: RunOptions = USUAL,
     ) -> PreparedLaunch:
         """Make a launch ready; see `Stream.prepare`."""
         if shared_nbytes > loaded.dynamic_nbytes:

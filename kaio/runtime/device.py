@@ -14,6 +14,7 @@ import numpy as np
 
 from kaio.dtypes import DType, dtype_of
 from kaio.errors import CompletionTimeout, KaioError, OutOfMemoryError
+from kaio.program import Level
 from kaio.runtime.buffer import GpuBuffer
 from kaio.runtime.completion import TIMEOUT, gather, read_timeout
 from kaio.runtime.conversion import check_unmasked
@@ -86,7 +87,7 @@ class Device(metaclass=Shown):
     target: str
     capability: tuple[int, int]
     limits: Limits
-    check: str
+    check: Level
     ordinal: int = 0  # among the devices of its kind
     generation: int
     fault: KaioError | None  # what a GPU's context failed with; it cannot be used again

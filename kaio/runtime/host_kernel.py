@@ -26,6 +26,7 @@ from kaio.errors import InternalError, KaioError
 from kaio.program import HostProgram
 from kaio.runtime.host_faults import FaultRecord, fault_error
 from kaio.runtime.printing import PrintRing
+from kaio.runtime.stream import USUAL, RunOptions
 
 __all__ = ["HostKernel", "Library", "WorkerPool"]
 
@@ -307,6 +308,7 @@ class HostKernel:
         workers: WorkerPool,
         shared_nbytes: int = 0,
         cluster: Dim3 = (1, 1, 1),
+        options: RunOptions = USUAL,
     ) -> None:
         """Run all blocks and return when they are done; the GIL is released.
 

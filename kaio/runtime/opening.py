@@ -8,15 +8,17 @@ import threading
 from typing import Any
 
 from kaio.errors import DeviceNotFoundError, KaioError, UnsupportedFeatureError
+from kaio.program import Level
 from kaio.runtime.device import Device
 from kaio.runtime.elsewhere import refuse_arguments
+from kaio.runtime.unbuilt import refuse_unbuilt
 
 __all__ = ["devices", "open_device"]
 
 _log = logging.getLogger("kaio")
 _lock = threading.RLock()
 _opened: dict[Any, Device] = {}
-_CHECKS: dict[Any, str | None] = {
+_CHECKS: dict[Any, Level | None] = {
     None: None,
     True: "bounds",
     False: "off",
@@ -41,7 +43,7 @@ def open_device(
         refuse_arguments("Device", unknown, f"`{near[0]}=…`" if near else "`like=…` or `check=…`")
     checks = _read_check(check)
     if checks == "full":
-        raise UnsupportedFeatureError('`check="full"` is not supported', help='use `check="bounds"`')
+        refuse_unbuilt('check="full"', 'check="full"')
     if isolated:
         raise UnsupportedFeatureError(
             "`isolated=True` is not supported", help='`Device("cpu")` finds faults before they do harm'
@@ -49,7 +51,7 @@ def open_device(
     if route != "ir":
         if route != "ptx":
             raise KaioError(f'`route` is "ir" or "ptx" (got {route!r})')
-        raise UnsupportedFeatureError('`route="ptx"` is not supported', help='leave it out, or say `route="ir"`')
+        refuse_unbuilt('route="ptx"', 'route="ptx"')
     ordinal = _read_which(which)
     with _lock:
         if which is None and not _has_driver():
@@ -58,7 +60,7 @@ def open_device(
         return _cpu(like, checks) if ordinal is None else _cuda(ordinal, like, checks)
 
 
-def _read_check(check: Any) -> str | None:
+def _read_check(check: Any) -> Level | None:
     if (check is None or isinstance(check, str | bool)) and check in _CHECKS:
         return _CHECKS[check]
     raise KaioError(f'`check` is "off", "bounds" or "full" (got {check!r})')
@@ -81,7 +83,7 @@ def _read_which(which: Any) -> int | None:
     )
 
 
-def _cpu(like: str | None, check: str | None) -> Device:
+def _cpu(like: str | None, check: Level | None) -> Device:
     from kaio.runtime.cpu_device import CpuDevice
 
     key = "cpu", like or "sm_90", check or "bounds"
@@ -90,7 +92,7 @@ def _cpu(like: str | None, check: str | None) -> Device:
     return _opened[key]
 
 
-def _cuda(ordinal: int, like: str | None, check: str | None) -> Device:
+def _cuda(ordinal: int, like: str | None, check: Level | None) -> Device:
     if like is not None:
         raise UnsupportedFeatureError(
             f"a GPU cannot be like another (got like={like!r})", help=f'write `Device("cpu", like="{like}")`'

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
     from kaio.runtime.device import Device
 
-__all__ = ["Loaded", "PreparedLaunch", "Stream", "Together", "Uses", "read_priority"]
+__all__ = ["USUAL", "Loaded", "PreparedLaunch", "RunOptions", "Stream", "Together", "Uses", "read_priority"]
 
 Uses = Sequence[tuple["GpuBuffer[Any]", Access]]
 Dims = tuple[int, int, int]
@@ -37,6 +37,26 @@ class Together(NamedTuple):
 
     cooperative: bool
     cluster: Dims
+
+
+class RunOptions(NamedTuple):
+    """How the CPU device runs a launch, and what it looks for that needs no code of its own.
+
+    schedule: the seed of an order of threads, warps and blocks; None: the usual order
+    fuel: the most turns of loops that one thread may take; None: any number
+    timeout_s: after how many seconds without progress the launch fails
+    coverage: elements of `Out` buffers that were not written exactly once are a fault
+    partial_barriers: a thread that has finished counts as arrived at any barrier
+    """
+
+    schedule: int | None = None
+    fuel: int | None = None
+    timeout_s: float = 10.0
+    coverage: bool = False
+    partial_barriers: bool = False
+
+
+USUAL = RunOptions()
 
 
 class PreparedLaunch(Protocol):
@@ -74,6 +94,7 @@ class Stream(metaclass=Shown):
         shared_nbytes: int = 0,
         timed: bool = False,
         together: Together | None = None,
+        options: RunOptions = USUAL,
     ) -> Completion:
         """Launch after the earlier work on the buffers in `uses`, which live until it is done."""
         raise NotImplementedError
@@ -88,6 +109,7 @@ class Stream(metaclass=Shown):
         shared_nbytes: int = 0,
         timed: bool = False,
         together: Together | None = None,
+        options: RunOptions = USUAL,
     ) -> PreparedLaunch:
         """The same launch made ready to be repeated: `.launch()`."""
         raise NotImplementedError

@@ -9,9 +9,9 @@ from typing import Any
 import kaio
 from kaio.dsl.types import MISSING, Annotation, Param, ScalarAnnotation, Signature
 from kaio.launch.arguments import Parameters
-from kaio.program import Program
+from kaio.program import Build, Program
 from kaio.runtime import Completion, Stream
-from kaio.runtime.stream import Together
+from kaio.runtime.stream import USUAL, RunOptions, Together
 
 
 @dataclass
@@ -25,6 +25,7 @@ class Launched:
     uses: tuple[Any, ...]
     timed: bool
     together: Together | None
+    options: RunOptions = USUAL
 
     @property
     def values(self) -> tuple[Any, ...]:
@@ -50,9 +51,11 @@ class Recorder(Stream):
         self.device, self.priority = device, 0
         self.launched: list[Launched] = []
 
-    def launch(self, loaded, grid, block, arguments, uses, shared_nbytes=0, timed=False, together=None):  # type: ignore[no-untyped-def]
+    def launch(  # type: ignore[no-untyped-def]
+        self, loaded, grid, block, arguments, uses, shared_nbytes=0, timed=False, together=None, options=USUAL
+    ):
         if 0 not in grid:
-            self.launched.append(Launched(loaded, grid, block, bytes(arguments), tuple(uses), timed, together))
+            self.launched.append(Launched(loaded, grid, block, bytes(arguments), tuple(uses), timed, together, options))
         return Completion.completed(self)
 
     def prepare(self, *args, **kwargs):  # type: ignore[no-untyped-def]
@@ -91,11 +94,11 @@ class FakeKernel:
         self.variants = self
         self.name = self.signature.name
 
-    def find(self, device: Any, check: str, key: tuple[Any, ...], wide: bool) -> None:
+    def find(self, device: Any, build: Build, key: tuple[Any, ...], wide: bool) -> None:
         return None
 
-    def make(self, device: Any, check: str, call: Any, wide: bool) -> Variant:
-        self.asked.append((check, self.parameters.consts(call), self.parameters.generic_dtypes(call), wide))
+    def make(self, device: Any, build: Build, call: Any, wide: bool) -> Variant:
+        self.asked.append((build, self.parameters.consts(call), self.parameters.generic_dtypes(call), wide))
         specialised = self.signature.specialise(
             self.parameters.consts(call), self.parameters.generic_dtypes(call), 64 if wide else 32
         )

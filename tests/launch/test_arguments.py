@@ -12,6 +12,7 @@ from kaio import D0, D2, Const, DType, In, InOut, Out, f32, f64, i8, i32, u8
 from kaio.dsl.types import Param, ScalarAnnotation, Signature
 from kaio.errors import BufferClosedError, LaunchError
 from kaio.launch import Launcher
+from kaio.program import Build
 from kaio.runtime.foreign import Foreign
 from tests.launch.fakes import FakeKernel, fake
 
@@ -232,7 +233,7 @@ def test_a_dtype_outside_the_constraints_is_refused(stream, cpu) -> None:
 def test_a_generic_scalar_alone_needs_a_scalar_of_a_dtype(stream) -> None:
     kernel = fake("k", a=T)
     Launcher(kernel).over(8).on(stream).launch(f64(0.5))
-    assert kernel.asked == [("bounds", {}, {"T": f64}, False)]
+    assert kernel.asked == [(Build("bounds"), {}, {"T": f64}, False)]
     stream.launched.clear()
     kernel.asked.clear()
     assert refusal(kernel, stream, 0.5) == (

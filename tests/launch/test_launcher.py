@@ -231,46 +231,6 @@ def test_on_takes_a_stream_or_a_device(saxpy) -> None:
     assert refusal(Launcher(saxpy).on, None) == "`on` of kernel `saxpy` takes a stream or a device (got None)"
 
 
-# --- options ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("given", "check"), [(True, "bounds"), (False, "off"), ("off", "off"), ("full", "full")])
-def test_check_chooses_the_variant(saxpy, stream, x, y, given, check) -> None:
-    Launcher(saxpy).over(8).on(stream).options(check=given).launch(x, y, 2.0)
-    assert saxpy.asked[-1][0] == check
-
-
-def test_check_is_that_of_the_device_by_default(saxpy, stream, x, y) -> None:
-    Launcher(saxpy).over(8).on(stream).options(timed=True).launch(x, y, 2.0)
-    assert saxpy.asked[-1][0] == "bounds"
-
-
-@pytest.mark.parametrize("check", ["fast", 1, 0, ["off"]])
-def test_an_unknown_check_is_refused(saxpy, check) -> None:
-    assert refusal(Launcher(saxpy).options, check=check) == (
-        f'`options(check=…)` takes "off", "bounds" or "full" (got {check!r})'
-    )
-
-
-@pytest.mark.parametrize("timed", ["no", 1, [True]])
-def test_timed_is_true_or_false(saxpy, timed) -> None:
-    assert refusal(Launcher(saxpy).options, timed=timed) == f"`options(timed=…)` takes True or False (got {timed!r})"
-
-
-@pytest.mark.parametrize("name", ["schedule", "fuel"])
-def test_an_option_for_later_says_so(saxpy, name) -> None:
-    assert refusal(Launcher(saxpy).options, error=UnsupportedFeatureError, **{name: 1}) == (
-        f"`options({name}=…)` is not supported yet"
-    )
-
-
-def test_an_unknown_option_is_refused(saxpy) -> None:
-    assert (
-        refusal(Launcher(saxpy).options, cheek=True)
-        == "`options` has no `cheek`\n  help: it takes check=, timed=, cooperative= and cluster="
-    )
-
-
 def test_block_by_occupancy_says_that_it_is_for_later(saxpy) -> None:
     assert refusal(Launcher(saxpy).block, "occupancy", error=UnsupportedFeatureError) == (
         '`block("occupancy")` is not supported yet\n  help: name the block, for example `.block(256)`'

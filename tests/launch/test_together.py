@@ -66,10 +66,6 @@ def test_a_cluster_has_at_most_eight_blocks() -> None:
     assert refusal(Launcher(FILL).options, cluster=(3, 3)) == "a cluster of kernel `fill` has 9 blocks; 8 is the most"
 
 
-def test_cooperative_is_true_or_false() -> None:
-    assert refusal(Launcher(FILL).options, cooperative=1) == "`options(cooperative=…)` takes True or False (got 1)"
-
-
 def test_a_launch_shows_its_options_and_keeps_them_when_it_is_pickled() -> None:
     launcher = meets.grid(4).options(cooperative=True, cluster=2)
     assert repr(launcher) == "meets.grid(4).options(cooperative=True, cluster=(2, 1, 1))"

@@ -93,7 +93,7 @@ class FakeKernel:
         """The host kernel: this itself."""
         return self
 
-    def run(self, grid: Any, block: Any, arguments: bytes, workers: Any, shared_nbytes: int, cluster: Any) -> None:
+    def run(self, grid: Any, block: Any, arguments: bytes, *rest: Any) -> None:
         """Call the function."""
         self._function(grid, block, arguments)
 

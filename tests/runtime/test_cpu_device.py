@@ -25,6 +25,7 @@ from kaio.errors import DeviceNotFoundError, InternalError, KaioError, KernelFau
 from kaio.runtime.cpu_stream import Servers
 from kaio.runtime.limits import DESCRIPTIONS
 from kaio.runtime.opening import open_device
+from kaio.runtime.stream import RunOptions
 
 Run = Callable[..., Any]
 
@@ -87,13 +88,13 @@ NO_SUCH_DEVICE = 'write `Device(0)`, `Device("cuda:0")` or `Device("cpu")`'
         (
             {"which": "cpu", "check": "full"},
             UnsupportedFeatureError,
-            '`check="full"` is not supported',
+            '`check="full"` is not supported yet',
             'use `check="bounds"`',
         ),
         (
             {"which": "cpu", "route": "ptx"},
             UnsupportedFeatureError,
-            '`route="ptx"` is not supported',
+            '`route="ptx"` is not supported yet',
             'leave it out, or say `route="ir"`',
         ),
         ({"which": "cpu", "route": "x"}, KaioError, '`route` is "ir" or "ptx" (got \'x\')', None),
@@ -527,14 +528,15 @@ def test_a_prepared_launch_repeats_and_notices_a_closed_buffer(cpu: Any) -> None
 
         class kernel:
             @staticmethod
-            def run(grid: Any, block: Any, arguments: bytes, workers: Any, shared_nbytes: int, cluster: Any) -> None:
-                seen.append((grid, block, arguments, shared_nbytes, cluster))
+            def run(grid: Any, block: Any, arguments: bytes, workers: Any, *rest: Any) -> None:
+                seen.append((grid, block, arguments, *rest))
 
-    prepared = cpu.current_stream().prepare(Kernel, (2, 1, 1), (32, 1, 1), b"abc", ((x, "InOut"),), shared_nbytes=16)
+    given = (Kernel, (2, 1, 1), (32, 1, 1), b"abc", ((x, "InOut"),))
+    prepared = cpu.current_stream().prepare(*given, shared_nbytes=16, options=RunOptions(fuel=7))
     for _ in range(3):
         prepared.launch()
     cpu.wait()
-    assert seen == [((2, 1, 1), (32, 1, 1), b"abc", 16, (1, 1, 1))] * 3
+    assert seen == [((2, 1, 1), (32, 1, 1), b"abc", 16, (1, 1, 1), RunOptions(fuel=7))] * 3
     x.close()
     with pytest.raises(kaio.BufferClosedError):
         prepared.launch()

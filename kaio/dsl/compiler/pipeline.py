@@ -18,7 +18,7 @@ from kaio.dsl.compiler.options import CompileOptions
 from kaio.dsl.index import grid
 from kaio.dsl.types import Signature, Specialisation
 from kaio.errors import CompileError, InternalError, KaioError, is_message
-from kaio.program import CudaProgram, HostProgram
+from kaio.program import Build, CudaProgram, HostProgram
 from kaio.source import Source
 
 if TYPE_CHECKING:
@@ -107,15 +107,15 @@ def _link(ptx: Ptx, name: str, target: str) -> bytes:
         raise in_words(problem, ptx.text, ptx.written, target) from problem
 
 
-def compile_host(front: Front, specialisation: Specialisation, options: CompileOptions, check: str) -> Compiled:
-    """Compile for the CPU device; `check` is ``off`` or ``bounds``."""
+def compile_host(front: Front, specialisation: Specialisation, options: CompileOptions, build: Build) -> Compiled:
+    """Compile for the CPU device."""
     __tracebackhide__ = is_message
     from kaio.dsl.compiler.host.emit_host import emit_host
     from kaio.dsl.compiler.host.link_host import link_host
 
     with _LOCK, _faults_are_ours(front):
         middle = middle_of(front, specialisation)
-        module = emit_host(middle.typed, check=check != "off", contract=options.contract)
+        module = emit_host(middle.typed, build=build, contract=options.contract)
         program = link_host(module, front.signature.name, specialisation.arguments, specialisation.index_bits)
     stages = {**middle.stages, "llvm": module.text}
     return Compiled(program, tuple(middle.captures.values()), stages, _grid_ranks(middle.typed))

@@ -17,7 +17,7 @@ from kaio.dsl.compiler.host.prove import Prover
 from kaio.dsl.compiler.middle import Middle
 from kaio.dsl.compiler.pipeline import CompileOptions, read
 from kaio.errors import KernelFault
-from kaio.program import HostProgram
+from kaio.program import Build, HostProgram
 from kaio.runtime.host_kernel import HostKernel, WorkerPool
 
 Shape = int | tuple[int, ...]
@@ -66,7 +66,9 @@ def compiled(
     front = read(function)
     specialisation = front.signature.specialise(consts, {}, index_bits)
     typed = Middle(front, specialisation).typed
-    module = emitter.emit_host(typed, check=check, contract=CompileOptions(contract=contract).contract)
+    module = emitter.emit_host(
+        typed, build=Build("bounds" if check else "off"), contract=CompileOptions(contract=contract).contract
+    )
     return Compiled(module, link_host(module, front.signature.name, specialisation.arguments, index_bits))
 
 

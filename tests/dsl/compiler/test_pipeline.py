@@ -17,7 +17,7 @@ import kaio
 from kaio import f32, f64, i32
 from kaio.dsl.compiler import pipeline
 from kaio.dsl.compiler.pipeline import CompileOptions, compile_cuda, compile_host, read
-from kaio.program import CudaProgram, HostProgram
+from kaio.program import Build, CudaProgram, HostProgram
 from tests.dsl.from_text import kernel, namespace, run
 
 SAMPLE = """
@@ -46,7 +46,7 @@ def specialised(made, **consts):
 def test_the_stages_are_named_in_order_and_print():
     made = front()
     cuda = compile_cuda(made, specialised(made), CompileOptions(), "sm_90")
-    host = compile_host(made, specialised(made), CompileOptions(), "bounds")
+    host = compile_host(made, specialised(made), CompileOptions(), Build("bounds"))
     assert list(cuda.stages) == ["source", "signature", "ir", "types", "llvm", "ptx"]
     assert list(host.stages) == ["source", "signature", "ir", "types", "llvm"]
     starts = {
@@ -70,7 +70,7 @@ def test_programs_say_what_they_are():
     assert (cuda.name, cuda.target, cuda.index_bits, cuda.shared_nbytes) == ("sample", "sm_90", 32, 0)
     assert [str(a) for a in cuda.arguments] == ["x: InOut[f32]", "n: i32"]
     assert cuda.block.size == 16
-    host = compile_host(made, specialised(made), CompileOptions(), "off").program
+    host = compile_host(made, specialised(made), CompileOptions(), Build("off")).program
     assert isinstance(host, HostProgram)
     assert host.arguments == cuda.arguments
     assert len(host.code) > 0

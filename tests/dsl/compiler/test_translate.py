@@ -20,6 +20,7 @@ from kaio import i32
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.parse import parse
 from kaio.dsl.compiler.translate import translate
+from kaio.program import Build
 from tests.dsl.from_text import kernel, message, mistakes, namespace, run
 
 UPGRADE = (
@@ -506,7 +507,7 @@ def test_captures_are_what_the_kernel_reads_from_outside():
             return k
     """)
     made = space["make"](5)
-    captures = made.variants.build("sm_90", "off", {}, {}, 32).compiled.captures
+    captures = made.variants.build("sm_90", Build("off"), {}, {}, 32).compiled.captures
     others = {c.name for c in captures if c.namespace is not space["helper"]}
     assert others == {"N", "SPACE", "helper", "OTHER", "m", "pi"}
     parts = {c.name for c in captures if c.namespace is space["helper"]}

@@ -23,7 +23,7 @@ from kaio.dsl.compiler.host.host_drivers import emit_k_plain, emit_k_start_and_r
 from kaio.dsl.compiler.host.host_threads import Sites
 from kaio.dsl.compiler.host.prove import Prover
 from kaio.print_abi import Line
-from kaio.program import DynamicArray, Site
+from kaio.program import Build, DynamicArray, Site
 
 __all__ = ["HostModule", "emit_host", "emit_plain"]
 
@@ -48,18 +48,18 @@ class HostModule:
         return self.text
 
 
-def emit_host(typed: ir.Typed, *, check: bool, contract: bool = True) -> HostModule:
-    """Emit a kernel; `check` compiles index checks, assertions and the like."""
+def emit_host(typed: ir.Typed, *, build: Build, contract: bool = True) -> HostModule:
+    """Emit a kernel; `build` says what is found while it runs."""
     module = llvm.Module(typed.function.name)
     sites = Sites()
-    body = Body(module, typed, "body", sites, check=check, contract=contract)
+    body = Body(module, typed, "body", sites, build=build, contract=contract)
     if body.waits:
         body.emit()
         emit_k_start_and_run(body)
         return _finish(body, ("k_start", "k_run"))
     proved = (0, 0)
     fast = Body(
-        module, typed, "body.fast", sites, check=check, contract=contract, prover=Prover(), constants=body.constants
+        module, typed, "body.fast", sites, build=build, contract=contract, prover=Prover(), constants=body.constants
     )
     fast.emit()
     assert fast.prover is not None

@@ -22,7 +22,7 @@ from kaio.dsl.intrinsic import Intrinsic
 from kaio.dsl.values import ArrayType
 from kaio.errors import Place
 from kaio.print_abi import Line
-from kaio.program import Site, aligned
+from kaio.program import Build, Site, aligned
 from kaio.source import Source
 
 __all__ = ["Body"]
@@ -38,12 +38,12 @@ class Body(Thread):
         name: str,
         sites: Sites,
         *,
-        check: bool,
+        build: Build,
         contract: bool,
         prover: Prover | None = None,
         constants: ConstantArrays | None = None,
     ) -> None:
-        super().__init__(module, name, sites, Inputs(typed), waits=_waits(typed), checks=check)
+        super().__init__(module, name, sites, Inputs(typed), waits=_waits(typed), build=build)
         self.typed, self.contract, self.prover = typed, contract, prover
         self.constants = constants or ConstantArrays(module)
         self.shared_nbytes = 0

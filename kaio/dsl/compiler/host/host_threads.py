@@ -33,7 +33,7 @@ from kaio.dsl.compiler.host.host_context import (
 )  # fmt: skip
 from kaio.dsl.compiler.host.host_exchange import Peers, own_word
 from kaio.errors import InternalError, Place
-from kaio.program import Site
+from kaio.program import Build, Site
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
@@ -86,10 +86,10 @@ class Thread:
     name: Literal["host"] = "host"
 
     def __init__(
-        self, module: llvm.Module, name: str, sites: Sites, inputs: Inputs, *, waits: bool, checks: bool
+        self, module: llvm.Module, name: str, sites: Sites, inputs: Inputs, *, waits: bool, build: Build
     ) -> None:
         self.module, self.function_name, self.sites, self.inputs = module, name, sites, inputs
-        self.waits, self.checks = waits, checks
+        self.waits, self.build, self.checks = waits, build, build.check != "off"
         self.registers: dict[str, llvm.Value] = {}
         self._exit_blocks: dict[str, int] = {}
         self._wait_blocks: dict[str, int] = {}

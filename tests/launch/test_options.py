@@ -1,0 +1,168 @@
+"""The options of a launch: what is refused, how they add up, and that they get to the stream and the variant."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+import kaio
+from kaio import UnsupportedFeatureError
+from kaio.launch import Launcher
+from kaio.program import Build
+from kaio.runtime import unbuilt
+from kaio.runtime.stream import USUAL, RunOptions
+from tests.refusals import refusal
+
+
+@pytest.fixture
+def all_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is once nothing is left to be built."""
+    monkeypatch.setattr(unbuilt, "_UNBUILT", {})
+
+
+class Gpu(kaio.Device):
+    """As much of a GPU as the options look at."""
+
+    kind, target, check = "cuda", "sm_90", "off"
+    limits = kaio.Device("cpu").limits
+
+    def __new__(cls) -> Gpu:
+        return object.__new__(cls)
+
+    def __str__(self) -> str:
+        return "cuda:0"
+
+
+# --- the level --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("given", "check"), [(True, "bounds"), (False, "off"), ("off", "off"), ("full", "full")])
+def test_check_chooses_the_variant(saxpy, stream, x, y, given, check) -> None:
+    Launcher(saxpy).over(8).on(stream).options(check=given).launch(x, y, 2.0)
+    assert saxpy.asked[-1][0] == Build(check)
+
+
+def test_check_is_that_of_the_device_by_default(saxpy, stream, x, y) -> None:
+    Launcher(saxpy).over(8).on(stream).options(timed=True).launch(x, y, 2.0)
+    assert saxpy.asked[-1][0] == Build("bounds")
+
+
+@pytest.mark.parametrize("check", ["fast", 1, 0, ["off"]])
+def test_an_unknown_check_is_refused(saxpy, check) -> None:
+    assert refusal(Launcher(saxpy).options, check=check) == (
+        f'`options(check=…)` takes "off", "bounds" or "full" (got {check!r})\n'
+        '  help: docs/host.md says what each finds; `check=True` is `"bounds"`'
+    )
+
+
+# --- values that are no option's --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["timed", "cooperative", "coverage", "partial_barriers"])
+@pytest.mark.parametrize("value", ["no", 1, [True]])
+def test_a_flag_is_true_or_false(saxpy, name, value) -> None:
+    assert refusal(Launcher(saxpy).options, **{name: value}) == (
+        f"`options({name}=…)` takes True or False (got {value!r})\n  help: for example `.options({name}=True)`"
+    )
+
+
+@pytest.mark.parametrize("value", [-1, True, 1.0, "1"])
+def test_a_schedule_is_a_seed(saxpy, value) -> None:
+    assert refusal(Launcher(saxpy).options, schedule=value) == (
+        f"`options(schedule=…)` takes a seed, an int of 0 or more (got {value!r})\n"
+        "  help: for example `.options(schedule=1)`: the same seed gives the same order again"
+    )
+
+
+@pytest.mark.parametrize("value", [0, -3, True, 1e6, "many"])
+def test_fuel_is_a_number_of_turns(saxpy, value) -> None:
+    assert refusal(Launcher(saxpy).options, fuel=value) == (
+        f"`options(fuel=…)` takes a number of turns of loops, an int above 0 (got {value!r})\n"
+        "  help: for example `.options(fuel=1_000_000)`; leave it out for any number"
+    )
+
+
+@pytest.mark.parametrize("value", [0, -1.5, True, float("nan"), "10"])
+def test_a_timeout_is_a_time_in_seconds(saxpy, value) -> None:
+    assert refusal(Launcher(saxpy).options, timeout_s=value) == (
+        f"`options(timeout_s=…)` takes a time in seconds, a number above 0 (got {value!r})\n"
+        '  help: for example `.options(timeout_s=60)`; `float("inf")` is no limit'
+    )
+
+
+def test_an_unknown_option_is_refused(saxpy) -> None:
+    assert refusal(Launcher(saxpy).options, cheek=True) == (
+        "`options` has no `cheek`\n  help: it takes check=, timed=, cooperative=, cluster=, schedule=, fuel=, "
+        "timeout_s=, coverage=, partial_barriers="
+    )
+
+
+def test_an_option_that_is_not_there_yet_says_so(saxpy, monkeypatch) -> None:
+    monkeypatch.setattr(unbuilt, "_UNBUILT", {"fuel": "leave it out"})
+    assert refusal(Launcher(saxpy).options, error=UnsupportedFeatureError, fuel=3) == (
+        "`options(fuel=3)` is not supported yet\n  help: leave it out"
+    )
+
+
+# --- where they go ----------------------------------------------------------------------------------------------------
+
+EVERY: dict[str, Any] = {"schedule": 3, "fuel": 10, "timeout_s": 60.0, "coverage": True, "partial_barriers": True}
+
+
+@pytest.mark.usefixtures("all_built")
+def test_a_launch_and_a_bound_launch_take_them_to_the_stream(saxpy, stream, x, y) -> None:
+    launcher = Launcher(saxpy).over(8).on(stream).options(**EVERY)
+    launcher.launch(x, y, 2.0)
+    bound = launcher.bind(x, y, 2.0)
+    bound.launch()
+    bound.update(a=3.0)
+    bound.launch()
+    Launcher(saxpy).over(8).on(stream).launch(x, y, 2.0)
+    assert [launched.options for launched in stream.launched] == [RunOptions(**EVERY)] * 3 + [USUAL]
+
+
+@pytest.mark.usefixtures("all_built")
+def test_they_add_up(saxpy, stream, x, y) -> None:
+    Launcher(saxpy).over(8).on(stream).options(schedule=3, fuel=9).options(fuel=10, timed=True).launch(x, y, 2.0)
+    assert stream.last.options == RunOptions(schedule=3, fuel=10)
+
+
+@pytest.mark.usefixtures("all_built")
+def test_a_schedule_takes_a_variant_whose_threads_start_one_by_one(saxpy, stream, x, y) -> None:
+    Launcher(saxpy).over(8).on(stream).options(schedule=0, check="off").launch(x, y, 2.0)
+    assert saxpy.asked[-1][0] == Build("off", stepped=True)
+
+
+@pytest.mark.usefixtures("all_built")
+def test_they_show_and_pickle(saxpy) -> None:
+    launcher = Launcher(saxpy).over(8).options(check="off", **EVERY)
+    assert repr(launcher) == (
+        "saxpy.over(8).options(check='off', schedule=3, fuel=10, timeout_s=60.0, coverage=True, partial_barriers=True)"
+    )
+    rebuild, (_, values) = launcher.__reduce__()
+    assert repr(rebuild(saxpy, pickle.loads(pickle.dumps(values)))) == repr(launcher)
+
+
+@pytest.mark.usefixtures("all_built")
+@pytest.mark.parametrize(
+    ("name", "value", "way_out"),
+    [
+        ("schedule", 3, "a GPU runs threads in an order of its own; run it there"),
+        ("fuel", 5, "a GPU does not count turns of loops; run it there"),
+        ("timeout_s", 60.0, "limit the wait, `done.wait(timeout_s=…)`, or run it there"),
+        ("coverage", True, "a GPU does not note who writes; run it there"),
+    ],
+)
+def test_a_gpu_has_none_of_those_that_need_the_cpu_device(saxpy, name, value, way_out) -> None:
+    launcher = Launcher(saxpy).over(8).options(**{name: value})
+    assert refusal(launcher._resolve, Gpu(), error=UnsupportedFeatureError) == (
+        f"kernel `saxpy` is launched on cuda:0 with `{name}={value!r}`, which is for the CPU device\n"
+        f'  help: {way_out}: `device = kaio.Device("cpu")`'
+    )
+
+
+@pytest.mark.usefixtures("all_built")
+def test_a_gpu_does_as_partial_barriers_says(saxpy) -> None:
+    assert Launcher(saxpy).over(8).options(partial_barriers=True)._resolve(Gpu()).build == Build("off")
