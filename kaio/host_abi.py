@@ -31,7 +31,7 @@ __all__ = [
     "GRID_DIM", "LAST_STARTED", "MASK", "MAX_EXITS", "MAX_THREADS", "MEMBERS", "MIXED", "MOST_WORDS", "NAMED",
     "NAMED_COUNT", "NAMED_THREADS", "NAMED_TURN", "PAUSE", "SHARED", "SHARED_ALIGNMENT", "SHARED_STRIDE", "SHORT",
     "SITE", "STATE", "STUCK", "TAKEN", "THREADS", "WARP", "WARP_ALL", "WARP_ANY", "WARP_SYNC", "WARP_SYNC_ALL",
-    "WENT_ROUND", "WHOLE", "WORDS", "WORD_COUNT", "WORD_STRIDE", "WORKER", "frame_stride",
+    "WATCH", "WENT_ROUND", "WHOLE", "WORDS", "WORD_COUNT", "WORD_STRIDE", "WORKER", "frame_stride",
 ]  # fmt: skip
 
 MAX_THREADS = 1024
@@ -51,6 +51,7 @@ COUNT, ARRIVED = 136, 140  # i32: threads that gave a barrier something else tha
 CLUSTER_DIM, CLUSTER_RANK = 144, 156  # i32, three of the first: blocks of a cluster; the number of this one in it
 SHARED_STRIDE = 160  # i64: bytes from the shared memory of one block of a cluster to the next
 SITE = 168  # i32: where a block waits for other blocks; 0 where it does not
+WATCH = 176  # pointer to who is watched (`trace_abi.STATE`); null where nobody is
 TAKEN = 192  # u32[MOST_WORDS][32]: what the lanes of a warp operation gave; each row is one vector
 MOST_WORDS = 16
 # i32[16] each: of the named barriers, threads that have come, how often it was completed, threads that it waits for

@@ -19,6 +19,7 @@ from kaio.variants import IndexBits, Variants, compiler_target
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.pipeline import Compiled, Front
+    from kaio.runtime.trace import Trace
 
 __all__ = ["Kernel", "kernel"]
 
@@ -156,6 +157,14 @@ class Kernel:
     def bind(self, *args: Any, **kwargs: Any) -> BoundLaunch:
         """Raise LaunchError: a launch needs `over` or `grid` first."""
         return Launcher(self).bind(*args, **kwargs)
+
+    def trace(
+        self, *args: Any, thread: Any = (0, 0, 0), block: Any = (0, 0, 0), limit: int = 10_000, **kwargs: Any
+    ) -> Trace:
+        """Run it over its first output on the CPU device, and give what one thread does: see `Launcher.trace`."""
+        __tracebackhide__ = is_message
+        shape = self.parameters.shape_of(self.parameters.bind(args, kwargs))
+        return Launcher(self).over(shape).trace(*args, thread=thread, block=block, limit=limit, **kwargs)
 
     def __getitem__(self, geometry: Any) -> Launcher:
         """The short form: `kernel[grid, block](*args)`, each a whole number or a tuple with x first."""

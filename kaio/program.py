@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from kaio.dtypes import DType
 from kaio.errors import Place
 from kaio.print_abi import Line
+from kaio.trace_abi import Watched
 
 __all__ = [
     "SHARED_ALIGNMENT", "Access", "Argument", "Build", "CudaProgram", "DynamicArray", "HostProgram", "Level", "Program",
@@ -186,10 +187,11 @@ class HostProgram(Program):
     """Native code of one kernel for the CPU device, as relocatable object bytes, with its sites.
 
     `scheduler` is the object code of the block scheduler; `frame_nbytes` is the coroutine frame of one
-    thread, 0 where no thread of the kernel ever waits.
+    thread, 0 where no thread of the kernel ever waits; `watched` is of a kernel that was compiled to be watched.
     """
 
     code: bytes = field(repr=False)
     scheduler: bytes = field(repr=False)
     sites: tuple[Site, ...] = field(repr=False)
     frame_nbytes: int
+    watched: Watched | None = field(default=None, kw_only=True, repr=False)

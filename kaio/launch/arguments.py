@@ -117,6 +117,18 @@ class Parameters:
         is_flat = isinstance(annotation, BufferAnnotation) and annotation.ndim == 1
         return f"{buffers[0].name}.{'size' if is_flat else 'shape'}"
 
+    def shape_of(self, values: list[Any]) -> tuple[int, ...]:
+        """The same of these arguments; LaunchError where there is no buffer."""
+        name = self.extent.partition(".")[0]
+        found = [value for param, value in zip(self.params, values, strict=True) if param.name == name]
+        shape = getattr(found[0], "shape", None) if found else None
+        if shape is None:
+            raise LaunchError(
+                f"kernel `{self.kernel}` has no buffer whose shape says over what it runs",
+                help=f"say it: `{self.kernel}.over(n)`",
+            )
+        return tuple(shape)
+
     def _miscall(self, what: str, help: str | None = None) -> LaunchError:
         return LaunchError(f"kernel `{self.kernel}` {what}", help=help or f"its parameters are `{self.signature}`")
 

@@ -28,6 +28,7 @@ from kaio.runtime.stream import USUAL, RunOptions, Together, Uses
 
 if TYPE_CHECKING:
     from kaio.launch.bound import BoundLaunch
+    from kaio.runtime.trace import Trace
 
 __all__ = ["Launchable", "Launcher", "Ready", "Variant"]
 
@@ -264,6 +265,38 @@ class Launcher:
 
     __call__ = launch
 
+    def trace(
+        self, *args: Any, thread: Any = (0, 0, 0), block: Any = (0, 0, 0), limit: int = 10_000, **kwargs: Any
+    ) -> Trace:
+        """Run it on the CPU device, and give what one thread does there: each line with the values that it set.
+
+        Arguments are those of `launch`, and NumPy arrays. The run is on copies of the arrays and buffers, of those of a
+        GPU too: nothing that is passed changes. A parameter that is called `thread`, `block` or `limit` is given by
+        position. Indices and the like are checked, whatever the device does; a fault is the last entry of the trace,
+        and its `fault`. Blocks run one after the other, in one thread, and after `limit` steps no more are recorded.
+        """
+        from kaio.launch.tracing import run_traced
+
+        __tracebackhide__ = is_message
+        return run_traced(self, args, kwargs, thread, block, limit)
+
+    def watched(self, watch: Any, device: Device) -> Launcher:
+        """The same launch on a CPU device, looked at."""
+        check = self._check or ("bounds" if device.check == "off" else device.check)
+        return self._with(_stream=None, _device=device, _check=check, run=self.run._replace(watch=watch))
+
+    @property
+    def device(self) -> Device | None:
+        """Where it was said to run, None where nothing was said."""
+        return self._device
+
+    def geometry(self, device: Device) -> Geometry:
+        """The grid and the block on a device, or LaunchError."""
+        found = self._geometries.get(device)
+        if found is None:
+            found = self._geometries[device] = self._resolve(device)
+        return found
+
     def bind(self, *args: Any, **kwargs: Any) -> BoundLaunch:
         """Check and pack once, to launch again and again: `bound.launch()`."""
         from kaio.launch.bound import BoundLaunch
@@ -344,7 +377,7 @@ class Launcher:
         return Geometry(grid, block, wide, build_for(name, device, self._check, self.run))
 
     def __dir__(self) -> list[str]:
-        return [name for name in object.__dir__(self) if name not in ("ready", "run")]
+        return [name for name in object.__dir__(self) if name not in ("device", "geometry", "ready", "run", "watched")]
 
     def __repr__(self) -> str:
         parts = [self.kernel.name]
@@ -364,7 +397,7 @@ class Launcher:
         return ".".join(parts)
 
 
-_OPTIONS = ("check=", "timed=", "cooperative=", "cluster=", *(f"{name}=" for name in RunOptions._fields))
+_OPTIONS = ("check=", "timed=", "cooperative=", "cluster=", *(f"{name}=" for name in RunOptions._fields[:-1]))
 
 
 def _unresolved() -> dict[str, Any]:

@@ -27,6 +27,7 @@ from kaio.program import HostProgram
 from kaio.runtime.host_faults import FaultRecord, fault_error
 from kaio.runtime.printing import PrintRing
 from kaio.runtime.stream import USUAL, RunOptions
+from kaio.runtime.watch import Watch
 
 __all__ = ["HostKernel", "Library", "WorkerPool"]
 
@@ -322,7 +323,8 @@ class HostKernel:
         if threads > abi.MAX_THREADS:
             raise InternalError(f"a block of {threads} threads was launched; {abi.MAX_THREADS} is the most")
         group = self._group(grid, cluster)
-        count = min(workers.count, blocks // max(1, group))
+        watch = options.watch if self.program.watched is not None else None
+        count = 1 if watch is not None else min(workers.count, blocks // max(1, group))
         records, counter = workers.take(count), _Memory(64)
         try:
             workers.begin(self.program.name, counter)
@@ -330,7 +332,10 @@ class HostKernel:
             packed.view[: len(arguments)] = arguments
             for record in records:
                 self._prepare(record, grid, block, packed.address, counter.address, count, shared_nbytes, cluster)
+                self._show(record, watch)
             workers.run(self._worker, records)
+            if watch is not None:
+                watch.end()
             faults = [fault for record in records for fault in record.faults()]
             if faults:
                 raise fault_error(self.program, min(faults, key=lambda fault: fault.block), grid, block)
@@ -340,6 +345,14 @@ class HostKernel:
             workers.give_back(records)
             if self._ring is not None:
                 self._ring.show()
+
+    def _show(self, record: _Record, watch: Watch | None) -> None:
+        """Let somebody look on at the blocks of a record."""
+        address = 0
+        if watch is not None and self.program.watched is not None:
+            address = watch.begin(self.program.watched)
+        for slot in range(record.blocks):
+            struct.pack_into("@P", record.context.view, slot * abi.CONTEXT_NBYTES + abi.WATCH, address)
 
     def _group(self, grid: Dim3, cluster: Dim3) -> int:
         """How many blocks run together, 0 where each runs by itself."""

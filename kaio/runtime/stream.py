@@ -13,6 +13,7 @@ from kaio.runtime.elsewhere import Shown, answer, refuse_arguments, visible
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
     from kaio.runtime.device import Device
+    from kaio.runtime.watch import Watch
 
 __all__ = ["USUAL", "Loaded", "PreparedLaunch", "RunOptions", "Stream", "Together", "Uses", "read_priority"]
 
@@ -47,6 +48,7 @@ class RunOptions(NamedTuple):
     timeout_s: after how many seconds without progress the launch fails
     coverage: elements of `Out` buffers that were not written exactly once are a fault
     partial_barriers: a thread that has finished counts as arrived at any barrier
+    watch: who looks on, at a kernel that was compiled to be watched
     """
 
     schedule: int | None = None
@@ -54,6 +56,7 @@ class RunOptions(NamedTuple):
     timeout_s: float = 10.0
     coverage: bool = False
     partial_barriers: bool = False
+    watch: Watch | None = None  # the last one: no option that users give
 
 
 USUAL = RunOptions()

@@ -85,7 +85,7 @@ def test_a_launch_without_geometry_is_refused(saxpy, stream, x, y) -> None:
 
 def test_what_is_for_users_is_listed(saxpy) -> None:
     named = {name for name in dir(Launcher(saxpy)) if not name.startswith("_")}
-    assert named == {"over", "grid", "block", "on", "options", "launch", "bind", "kernel", "shared", "timed"}
+    assert named == {"over", "grid", "block", "on", "options", "launch", "bind", "kernel", "shared", "timed", "trace"}
 
 
 def test_a_geometry_over_the_limits_is_refused_before_anything_is_compiled(saxpy, stream, x, y) -> None:

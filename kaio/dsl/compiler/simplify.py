@@ -174,7 +174,7 @@ def _entered_from(block: ir.Block, preds: set[int]) -> ir.Block:
 def _drop_dead(blocks: Mapping[int, ir.Block]) -> dict[int, ir.Block]:
     """Drop what nobody reads: SSA leaves phis of variables that are dead there, and their types need not agree."""
     definitions = {s.target: s for b in blocks.values() for s in b.body if isinstance(s, ir.Assign)}
-    known = {name for name, value in _constants(blocks).items() if value is not _GIVEN}
+    known = {name: value for name, value in _constants(blocks).items() if value is not _GIVEN}
     todo = [name for b in blocks.values() for name in _roots(b, known)]
     live: set[str] = set()
     while todo:
@@ -182,20 +182,25 @@ def _drop_dead(blocks: Mapping[int, ir.Block]) -> dict[int, ir.Block]:
         if name not in live and name in definitions:
             live.add(name)
             todo += ir.operands(definitions[name].op)
+    for name, assign in definitions.items():  # who watches a thread sees another name of a value that is there
+        if not ir.is_temporary(name) and isinstance(assign.op, ir.Copy) and assign.op.source in live:
+            live.add(name)
     return {
         label: replace(b, body=tuple(s for s in b.body if not isinstance(s, ir.Assign) or s.target in live))
         for label, b in reachable(blocks, _entry(blocks)).items()
     }
 
 
-def _roots(block: ir.Block, known: set[str]) -> Iterable[str]:
+def _roots(block: ir.Block, known: Mapping[str, Any]) -> Iterable[str]:
     for statement in block.body:
         if isinstance(statement, ir.SetItem):
             yield from statement.reads
         elif isinstance(statement.op, ir.Tuple) or (
-            statement.target not in known and not isinstance(statement.op, ir.Phi | ir.Copy | ir.Argument)
+            statement.target not in known and not isinstance(statement.op, ir.Phi | ir.Copy)
         ):
             yield statement.target  # typed even where unused: its mistakes are the user's
+        elif not ir.is_temporary(statement.target) and isinstance(known.get(statement.target), int | float | enum.Enum):
+            yield statement.target  # seen by who watches a thread
     yield from ir.reads(block.terminator)
 
 

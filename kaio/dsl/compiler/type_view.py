@@ -12,7 +12,7 @@ from kaio.dsl.values import ArrayType, BufferType, ObjectType, Type, Weak, show
 from kaio.dtypes import DType
 from kaio.errors import Place
 
-__all__ = ["type_view"]
+__all__ = ["settled", "type_view"]
 
 _WIDEST = 72
 """Where the margin begins at the latest; behind a longer line it follows the line."""
@@ -53,11 +53,11 @@ def _function(typed: ir.Typed, called: str, consts: Mapping[str, Any]) -> str:
 
 def _notes(typed: ir.Typed, consts: Mapping[str, Any]) -> dict[int, list[str]]:
     """What stands beside each line, by its number."""
-    settled = _settled(typed)
+    shown_as = settled(typed)
     found = []
     for block in typed.function.blocks:
         for statement in block.body:
-            note = _stored(typed, statement) if isinstance(statement, ir.SetItem) else _set(typed, settled, statement)
+            note = _stored(typed, statement) if isinstance(statement, ir.SetItem) else _set(typed, shown_as, statement)
             if note:
                 found.append((statement.place.line, _column(statement.place, note), note))
     notes: dict[int, dict[str, None]] = defaultdict(dict)
@@ -108,7 +108,7 @@ def _stored(typed: ir.Typed, statement: ir.SetItem) -> str | None:
     return f"{name}[]: {array.dtype.name}, from {value.name}"
 
 
-def _settled(typed: ir.Typed) -> dict[str, Type]:
+def settled(typed: ir.Typed) -> dict[str, Type]:
     """The types, with variables that a literal sets shown as what they are where ways join: `acc = 0` of an f32."""
     types = dict(typed.types)
     phis = [

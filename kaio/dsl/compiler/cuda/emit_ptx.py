@@ -25,6 +25,7 @@ from kaio.dsl.compiler.emission.arguments import argument_types
 from kaio.dsl.compiler.emission.constant_arrays import ConstantArrays
 from kaio.dsl.compiler.emission.dynamic import Inputs
 from kaio.dsl.compiler.emission.emit import Emitter
+from kaio.dsl.compiler.emission.notes import Notes
 from kaio.dsl.compiler.emission.scalars import nbytes
 from kaio.dsl.compiler.emission.target import Axis, BufferValue
 from kaio.dsl.compiler.options import CompileOptions
@@ -112,6 +113,7 @@ class CudaTarget:
     ) -> None:
         self.architecture = architecture
         self.module, self.typed, self.options, self.contract = module, typed, options, options.contract
+        self.notes = Notes()
         params = zip(typed.function.params, typed.arguments, strict=True)
         self.inputs, self.has_static = Inputs(typed), has_static
         self.parameters = [name for param, type_ in params for name in _parameter_names(param, type_)]

@@ -53,7 +53,7 @@ class Emitter:
     """
 
     def __init__(self, b: llvmlite_ir.IRBuilder, target: Target) -> None:
-        self.b, self.target = b, target
+        self.b, self.target, self.notes = b, target, target.notes
         self.place = Place("", 0)
         self.callers: tuple[tuple[Place, Source], ...] = ()
         self.frames: list[Frame] = []
@@ -116,6 +116,7 @@ class Emitter:
         blocks = typed.function.blocks
         for block in blocks:
             frame.starts[block.label] = self.block(f"{typed.function.name}.{block.label}")
+        self.notes.enter(self)
         self.b.branch(frame.starts[blocks[0].label])
         reached = {blocks[0].label}
         for block in blocks:
@@ -191,13 +192,16 @@ class Emitter:
     # ------------------------------------------------------------------ blocks
     def _block(self, frame: Frame, block: ir.Block) -> None:
         self.b.position_at_end(frame.starts[block.label])
+        self.notes.block()
         for statement in block.body:
             self._at(statement.place)
+            self.notes.line(self, statement)
             if isinstance(statement, ir.SetItem):
                 self._set_item(frame, statement)
             else:
                 self._assign(frame, block, statement)
         self._at(block.terminator.place)
+        self.notes.line(self, block.terminator)
         self._terminator(frame, block)
 
     def _terminator(self, frame: Frame, block: ir.Block) -> None:
@@ -211,6 +215,7 @@ class Emitter:
             case ir.Return(value=name):
                 source = frame.typed.types[name]
                 value = self.convert(frame.values.get(name), source, frame.typed.result)
+                self.notes.leaves(self, value, frame.typed.result)
                 frame.ends[block.label] = self.b.block
                 frame.on_return(value)
             case ir.Fail(text=text):
@@ -236,6 +241,7 @@ class Emitter:
             decided = self.target.decide(self, condition)
         if decided is not None:
             return self._go(frame, at, true if decided else false)
+        self.notes.branches(self, name, condition)
         frame.edges |= {(at, true), (at, false)}
         self.b.cbranch(condition, frame.starts[true], frame.starts[false])
         return None
@@ -254,6 +260,7 @@ class Emitter:
             frame.values[assign.target] = self._step(frame, block.label, assign.op.iterator)
         else:
             frame.values[assign.target] = self._op(frame, assign, type_)
+        self.notes.assigned(self, assign)
 
     def _op(self, frame: Frame, assign: ir.Assign, type_: Type) -> Any:
         values, types = frame.values, frame.typed.types
@@ -340,6 +347,7 @@ class Emitter:
             self.operation = call.callee.name
         self.require(call.callee.since, f"`{call.callee.name}`")
         result = call.callee.rule(self.target.name)(self, call, *values)
+        self.notes.called(self, call, values, result)
         return result if call.rounded is None else self.convert(result, call.result, call.rounded)
 
     def _argument(self, frame: Frame, argument: str | ir.Constant, type_: Type) -> Any:
@@ -412,6 +420,7 @@ class Emitter:
             elements.store_part(self, pointer, type_.dtype, path, value, source, access)
         else:
             elements.store(self, pointer, type_.dtype, value, source, access)
+        self.notes.stored(self, statement)
 
     def _step_of(self, frame: Frame, step: ir.PathStep) -> str | int:
         """A part by its field, or by the value of its index."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from llvmlite import ir as llvmlite_ir
 
 from kaio.dsl.compiler.emission.access import Access
+from kaio.dsl.compiler.emission.notes import Notes
 from kaio.print_abi import Line
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class Target(Protocol):
     """What a machine must know to receive a typed function."""
 
     contract: bool
+    notes: Notes  # who is told what a thread does
 
     @property
     def name(self) -> Literal["cuda", "host"]:

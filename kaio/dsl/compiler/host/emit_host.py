@@ -17,6 +17,7 @@ from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.emission.access import Access
 from kaio.dsl.compiler.emission.arguments import argument_values
 from kaio.dsl.compiler.emission.emit import Emitter
+from kaio.dsl.compiler.emission.notes import Notes
 from kaio.dsl.compiler.host.host_body import Body
 from kaio.dsl.compiler.host.host_context import POINTER, VOID, load_arguments
 from kaio.dsl.compiler.host.host_drivers import emit_k_plain, emit_k_start_and_run
@@ -24,6 +25,7 @@ from kaio.dsl.compiler.host.host_threads import Sites
 from kaio.dsl.compiler.host.prove import Prover
 from kaio.print_abi import Line
 from kaio.program import Build, DynamicArray, Site
+from kaio.trace_abi import Watched
 
 __all__ = ["HostModule", "emit_host", "emit_plain"]
 
@@ -43,6 +45,7 @@ class HostModule:
     dynamic: tuple[DynamicArray, ...] = ()
     proved: tuple[int, int] = (0, 0)
     prints: tuple[Line, ...] = ()
+    watched: Watched | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -57,6 +60,10 @@ def emit_host(typed: ir.Typed, *, build: Build, contract: bool = True) -> HostMo
         body.emit()
         emit_k_start_and_run(body)
         return _finish(body, ("k_start", "k_run"))
+    if body.watching is not None:
+        body.emit()
+        emit_k_plain(body, None)
+        return _finish(body, ("k_plain",))
     proved = (0, 0)
     fast = Body(
         module, typed, "body.fast", sites, build=build, contract=contract, prover=Prover(), constants=body.constants
@@ -94,8 +101,17 @@ def _finish(body: Body, exported: tuple[str, ...]) -> HostModule:
     sites = tuple(body.sites.found)
     dynamic = body.inputs.dynamic
     prints = body.sites.prints.found
+    watched = None if body.watching is None else body.watching.finish()
     return HostModule(
-        str(module), exported, sites, body.shared_nbytes, _libdevice(module), body.waits, dynamic, prints=prints
+        str(module),
+        exported,
+        sites,
+        body.shared_nbytes,
+        _libdevice(module),
+        body.waits,
+        dynamic,
+        prints=prints,
+        watched=watched,
     )
 
 
@@ -108,6 +124,7 @@ class _PlainTarget:
 
     name: Literal["host"] = "host"
     contract = checks_asserts = False
+    notes = Notes()
 
     def _nothing(self, *_: Any) -> None:
         """Unchecked, unproved, unplaced."""

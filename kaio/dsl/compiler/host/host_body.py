@@ -13,9 +13,11 @@ from kaio.dsl.compiler.emission.arguments import argument_types
 from kaio.dsl.compiler.emission.constant_arrays import ConstantArrays
 from kaio.dsl.compiler.emission.dynamic import Inputs
 from kaio.dsl.compiler.emission.emit import Emitter
+from kaio.dsl.compiler.emission.notes import Notes
 from kaio.dsl.compiler.emission.scalars import alignment, nbytes
 from kaio.dsl.compiler.emission.target import BufferValue
 from kaio.dsl.compiler.host.host_context import I32, I64
+from kaio.dsl.compiler.host.host_notes import HostNotes
 from kaio.dsl.compiler.host.host_threads import Sites, Thread
 from kaio.dsl.compiler.host.prove import Prover
 from kaio.dsl.intrinsic import Intrinsic
@@ -50,6 +52,8 @@ class Body(Thread):
         self._scratches: dict[int, int] = {}
         self._exits: dict[Place, int] = {}
         self._returns = _returns(typed.function.source)
+        self.watching = HostNotes(self) if build.traced else None
+        self.notes = self.watching or Notes()
 
     def emit(self) -> None:
         """Fill the function."""
@@ -57,6 +61,8 @@ class Body(Thread):
         self._name_parameters()
         if not self.waits:
             self._add_noalias()
+        if self.watching is not None:
+            self.watching.begin(self.b)
         if self.prover is not None:
             self.prover.begin(self.registers, self.arguments)
         e = Emitter(self.b, self)
@@ -182,6 +188,11 @@ class Body(Thread):
         """Left to LLVM, which knows this machine."""
 
     # -------------------------------------------------------------- leaving, waiting and printing
+
+    def suspend(self, e: Emitter, kind: str, text: str = "", words: int = 0) -> None:
+        """See `Thread`."""
+        self.notes.waits(e)
+        super().suspend(e, kind, text, words)
 
     def number_line(self, e: Emitter, line: Line) -> int:
         """The number of a line that the program prints."""

@@ -33,6 +33,7 @@ def link_host(
         frame_nbytes=0,
         dynamic=module.dynamic,
         prints=module.prints,
+        watched=module.watched,
     )
     return replace(program, frame_nbytes=_frame_nbytes(program)) if module.waits else program
 
