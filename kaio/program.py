@@ -16,8 +16,19 @@ from kaio.print_abi import Line
 from kaio.trace_abi import Watched
 
 __all__ = [
-    "SHARED_ALIGNMENT", "Access", "Argument", "Build", "CudaProgram", "DynamicArray", "HostProgram", "Level", "Program",
-    "Site", "aligned", "packs_by_bits",
+    "SHARED_ALIGNMENT",
+    "UNCHECKED",
+    "Access",
+    "Argument",
+    "Build",
+    "CudaProgram",
+    "DynamicArray",
+    "HostProgram",
+    "Level",
+    "Program",
+    "Site",
+    "aligned",
+    "packs_by_bits",
 ]  # fmt: skip
 
 SHARED_ALIGNMENT = 16
@@ -40,6 +51,9 @@ class Build(NamedTuple):
     check: Level = "bounds"
     stepped: bool = False
     traced: bool = False
+
+
+UNCHECKED = Build("off")
 
 
 @dataclass(frozen=True)
@@ -88,6 +102,27 @@ def aligned(nbytes: int) -> int:
 
 
 @dataclass(frozen=True)
+class Site:
+    """A numbered place in a program: where a thread waits, or what it reports when a check fails.
+
+    Of an index, `text` is the array's name, `is_fixed` says that its size is known when compiling, and `written` how
+    the source has the index: ``from_end`` a negative literal, ``u32`` or ``u64`` unsigned, ``+3`` three before the one
+    that was checked, otherwise signed.
+    Of a warp operation, `text` is its name and `words` how many it exchanges.
+    """
+
+    kind: str
+    place: Place
+    trace: tuple[Place, ...] = ()
+    text: str = ""
+    axis: int = 0
+    reach: int = 0
+    is_fixed: bool = False
+    written: str = ""
+    words: int = 0
+
+
+@dataclass(frozen=True)
 class Program:
     """A kernel compiled for one target, one specialisation and one index width.
 
@@ -100,6 +135,7 @@ class Program:
     dynamic: those whose sizes a launch says, in the order in which they lie behind each other
     prints: the lines it prints
     waits_for_grid: whether a thread may wait for all of the grid
+    sites: places where it can fail or wait, by their numbers; of a GPU's program only if it is checked
     """
 
     name: str
@@ -110,6 +146,7 @@ class Program:
     dynamic: tuple[DynamicArray, ...] = field(default=(), kw_only=True)
     prints: tuple[Line, ...] = field(default=(), kw_only=True, repr=False)
     waits_for_grid: bool = field(default=False, kw_only=True)
+    sites: tuple[Site, ...] = field(default=(), kw_only=True, repr=False)
 
     @property
     def dynamic_start(self) -> int:
@@ -162,27 +199,6 @@ class CudaProgram(Program):
 
 
 @dataclass(frozen=True)
-class Site:
-    """A numbered place in a host program: where a thread waits, or what it reports when a check fails.
-
-    Of an index, `text` is the array's name, `is_fixed` says that its size is known when compiling, and `written` how
-    the source has the index: ``from_end`` a negative literal, ``u32`` or ``u64`` unsigned, ``+3`` three before the one
-    that was checked, otherwise signed.
-    Of a warp operation, `text` is its name and `words` how many it exchanges.
-    """
-
-    kind: str
-    place: Place
-    trace: tuple[Place, ...] = ()
-    text: str = ""
-    axis: int = 0
-    reach: int = 0
-    is_fixed: bool = False
-    written: str = ""
-    words: int = 0
-
-
-@dataclass(frozen=True)
 class HostProgram(Program):
     """Native code of one kernel for the CPU device, as relocatable object bytes, with its sites.
 
@@ -192,6 +208,5 @@ class HostProgram(Program):
 
     code: bytes = field(repr=False)
     scheduler: bytes = field(repr=False)
-    sites: tuple[Site, ...] = field(repr=False)
     frame_nbytes: int
     watched: Watched | None = field(default=None, kw_only=True, repr=False)

@@ -16,7 +16,7 @@ from kaio.dtypes import DType
 from kaio.errors import CompileError, DeviceNotFoundError, LaunchError, UnsupportedFeatureError, is_message
 from kaio.launch.arguments import Parameters
 from kaio.launch.call import Call
-from kaio.program import Build
+from kaio.program import UNCHECKED, Build
 from kaio.record_classes import is_record, names_of
 from kaio.runtime import Device
 from kaio.runtime.stream import Loaded
@@ -88,7 +88,7 @@ class Variants:
                 if target == "cpu":
                     compiled = pipeline.compile_host(self._front, specialisation, self._options, build)
                 else:
-                    compiled = pipeline.compile_cuda(self._front, specialisation, self._options, target, link)
+                    compiled = pipeline.compile_cuda(self._front, specialisation, self._options, target, link, build)
                 found = self._built[key] = Built(compiled)
             return found
 
@@ -157,15 +157,15 @@ def compiler_target(target: Any, build: Build | None = None) -> tuple[str, Build
     """The compiler's target and build for a target's name, a device, or None (the first GPU, else sm_90)."""
     if target is None:
         try:
-            return Device("cuda:0").target, Build("off")
+            return Device("cuda:0").target, UNCHECKED
         except DeviceNotFoundError:
-            return "sm_90", Build("off")
+            return "sm_90", UNCHECKED
     if isinstance(target, Device):
         build = build or Build(target.check)
-        if target.kind == "cuda" and build.check != "off":
+        if target.kind == "cuda" and build.check == "full":
             raise UnsupportedFeatureError(
-                f'check="{build.check}" is not supported on {target} yet',
-                help='run the kernel on `kaio.Device("cpu")`, which checks',
+                f'`check="full"` is for the CPU device: {target} finds what `check="bounds"` does',
+                help='run the kernel on `kaio.Device("cpu", check="full")`',
             )
         if build.check == "full":
             refuse_unbuilt('check="full"', 'check="full"')
@@ -173,5 +173,5 @@ def compiler_target(target: Any, build: Build | None = None) -> tuple[str, Build
     if target == "cpu":
         return "cpu", Build()
     if isinstance(target, str) and re.fullmatch(r"sm_\d{2,3}[af]?", target):
-        return target, Build("off")
+        return target, UNCHECKED
     raise CompileError(f"{target!r} is not a target", help='for example "sm_90", "cpu", or a device')

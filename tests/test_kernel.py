@@ -575,6 +575,8 @@ def test_a_launch_on_a_gpu_compiles_for_its_target_without_checks() -> None:
 
 
 def test_a_check_that_a_gpu_does_not_have_is_refused() -> None:
-    assert refusal(compiler_target, Gpu(), Build("bounds"), error=UnsupportedFeatureError) == (
-        'check="bounds" is not supported on cuda:0 yet\n  help: run the kernel on `kaio.Device("cpu")`, which checks'
+    assert compiler_target(Gpu(), Build("bounds")) == ("sm_90", Build("bounds"))
+    assert refusal(compiler_target, Gpu(), Build("full"), error=UnsupportedFeatureError) == (
+        '`check="full"` is for the CPU device: cuda:0 finds what `check="bounds"` does\n'
+        '  help: run the kernel on `kaio.Device("cpu", check="full")`'
     )

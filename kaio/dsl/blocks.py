@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kaio import fault_abi
 from kaio import host_abi as abi
 from kaio.dsl.casts import integer
 from kaio.dsl.intrinsic import Resolved, intrinsic
@@ -49,6 +50,21 @@ xor.b32 %now, %now, %before;
 setp.ge.s32 %waits, %now, 0;
 @%waits bra again;
 }"""
+# The same under checks, where a thread may end on its way here, for which nobody else comes: the others go on once the
+# state says so. The barrier is one of that state's, since what is left of an incomplete one must not stay.
+_CHECKED_GRID_BARRIER = f"""{{
+.reg .b32 %before, %now;
+.reg .b64 %key;
+.reg .pred %waits;
+atom.add.release.gpu.u32 %before, [$1+{fault_abi.BARRIER}], $0;
+again:
+ld.acquire.gpu.u32 %now, [$1+{fault_abi.BARRIER}];
+xor.b32 %now, %now, %before;
+ld.volatile.global.u64 %key, [$1+{fault_abi.KEY}];
+setp.ge.s32 %waits, %now, 0;
+setp.eq.and.u64 %waits, %key, -1, %waits;
+@%waits bra again;
+}}"""
 
 
 def _grid_cuda(e: Emitter, call: TypedCall) -> None:
@@ -71,7 +87,11 @@ def _grid_cuda(e: Emitter, call: TypedCall) -> None:
         others = b.sub(b.mul(b.mul(x, y), z), e.const(i32, 1))
         top = llvm.Constant(llvm.IntType(32), 0x80000000)
         share = b.select(is_first("ctaid"), b.sub(top, others), e.const(i32, 1))
-        assemble(e, _GRID_BARRIER, [], [share], memory=True)
+        state = e.target.fault_state(e)
+        if state is None:
+            assemble(e, _GRID_BARRIER, [], [share], memory=True)
+        else:
+            assemble(e, _CHECKED_GRID_BARRIER, [], [share, state], memory=True)
     e.call("llvm.nvvm.barrier0", e.void, [])
 
 

@@ -9,7 +9,7 @@ none.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kaio.errors import KaioError
@@ -70,6 +70,7 @@ class CudaCompletion(Completion):
     stream: CudaStream
     _event: Event | None = None
     _start: Event | None = None
+    _after: Sequence[CudaCompletion] = ()  # checked launches, and such after them, whose results this one takes
 
     def _mark(self) -> None:
         """Put the event behind the work, if it has none yet. The lock of the device is held."""
@@ -102,21 +103,31 @@ class CudaCompletion(Completion):
         prints = self.stream.device.prints
         if prints is not None:  # before anyone learns that the work is done
             prints.show(getattr(self, "_loaded", None))
+        if self._after and error is None:
+            error = self._inherited()
         with self.stream.device._lock:
             if self._finished:
                 return
-            if error is not None:
-                self._error = error
+            if error is not None or self._error is not None:
+                self._error = self._error or error
             elif self._start is not None and self._event is not None:
                 self._elapsed_ms = done(driver.cuEventElapsedTime(self._start.handle, self._event.handle))
-            if error is None and self.stream.last() is self:
+            if self.stream.device.fault is None and self.stream.last() is self:
                 self.stream.recent.clear()
             self._finished = True
             self._event = self._start = None
 
+    def _inherited(self) -> Any:
+        """What the checks of earlier work found, whose results this one took."""
+        for earlier in self._after:
+            earlier._poll()  # which is done: the stream has waited for it
+        return next((earlier._error for earlier in self._after if earlier._error is not None), None)
+
     def _check(self) -> None:
         if self._error is not None:
-            self.stream.device.fault_seen = True
+            self._seen = True
+            if self.stream.device.fault is not None:
+                self.stream.device.fault_seen = True
             raise self._error.with_traceback(None)
 
     def _block(self, timeout_s: float | None) -> bool:

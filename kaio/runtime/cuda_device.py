@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from kaio.errors import ContextPoisonedError, DeviceNotFoundError, InternalError, KaioError, KernelFault, LaunchError
+from kaio.program import Level
 from kaio.runtime.buffer import GpuBuffer
 from kaio.runtime.completion import Completion
 from kaio.runtime.cuda import DriverError, done, driver, is_sticky, start
 from kaio.runtime.cuda_completion import CudaCompletion, Events
 from kaio.runtime.cuda_context import Current, describe, make_pool, unused_nbytes
+from kaio.runtime.cuda_faults import CheckedCompletion, Records
 from kaio.runtime.cuda_launch import ArgumentBlock, CudaLoaded
 from kaio.runtime.cuda_printing import CudaPrints
 from kaio.runtime.cuda_stream import CudaStream
@@ -24,7 +26,7 @@ from kaio.runtime.failures import note_unseen
 from kaio.runtime.foreign import Foreign
 from kaio.runtime.leaving import finish
 from kaio.runtime.memory import Memory
-from kaio.runtime.stream import Stream, read_priority
+from kaio.runtime.stream import Stream, Uses, read_priority
 
 __all__ = ["CudaDevice"]
 
@@ -43,6 +45,8 @@ class CudaDevice(Device):
     dropped: deque[tuple[int, Any, list[Completion]]]
     fault_seen: bool
     prints: CudaPrints | None
+    records: Records
+    watched: dict[CheckedCompletion, None]  # checked launches of which nobody knows yet how they ended
     _context: Any
     _pool: Any
     _threads: threading.local
@@ -53,7 +57,7 @@ class CudaDevice(Device):
     _frees: CudaStream
 
     @classmethod
-    def open(cls, ordinal: int) -> CudaDevice:
+    def open(cls, ordinal: int, check: Level = "off") -> CudaDevice:
         """The GPU with this number; `Device(ordinal)` keeps one of each."""
         start()
         count = int(done(driver.cuDeviceGetCount()))
@@ -63,7 +67,7 @@ class CudaDevice(Device):
                 help="`kaio.devices()` lists them",
             )
         self = object.__new__(cls)
-        self.ordinal, self.check = ordinal, "off"
+        self.ordinal, self.check = ordinal, check
         try:
             self._open()
         except DriverError as problem:
@@ -79,7 +83,8 @@ class CudaDevice(Device):
         self._start()
         self.fault_seen, self.prints = False, None
         self.dropped, self._held, self._loaded, self._threads = deque(), [], {}, threading.local()
-        self.scratch = ArgumentBlock(_MAX_ARGUMENTS_NBYTES)
+        self.scratch = ArgumentBlock(_MAX_ARGUMENTS_NBYTES + 16)
+        self.records, self.watched = Records(self), {}
         self.events = Events(int(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING), self.ask)
         self.timing_events = Events(int(driver.CUevent_flags.CU_EVENT_DEFAULT), self.ask)
         with self.current():
@@ -87,7 +92,7 @@ class CudaDevice(Device):
         self._default, self._copies, self._frees = (CudaStream.make(self) for _ in range(3))
 
     def _spec(self) -> tuple[str, dict[str, Any]]:
-        return f"cuda:{self.ordinal}", {}
+        return f"cuda:{self.ordinal}", {} if self.check == "off" else {"check": self.check}
 
     # The driver and its errors.
 
@@ -157,7 +162,25 @@ class CudaDevice(Device):
             kernel = self.fault.facts.get("kernel")
             note_unseen(self.fault, f"kernel `{kernel}`" if kernel else "work")
             raise self.fault
+        self.settle(stream)
+        super().raise_unseen(stream)
         self.check_usable()
+
+    def settle(self, stream: Stream | None = None) -> None:
+        """Learn how those checked launches ended that are done, on a stream or on all."""
+        for work in list(self.watched):
+            if stream is None or work.stream is stream:
+                work._poll()
+
+    def make_room(self) -> None:
+        """Before a launch with checks, without the lock: have a record for it without making more, if possible."""
+        if not self.records.free and self.watched:
+            self.settle()
+
+    def checked_writers(self, uses: Uses) -> list[CudaCompletion]:
+        """The work that wrote what these uses take and may fail by its checks, or by those of work before."""
+        writers = [writer for buffer, _ in uses if isinstance(writer := buffer.memory.writer, CudaCompletion)]
+        return [writer for writer in writers if not writer._finished and (writer._after or writer in self.watched)]
 
     def _log_unseen(self) -> None:
         if self.fault is None:  # who never asked has not been told of a fault yet
@@ -165,6 +188,8 @@ class CudaDevice(Device):
                 finish(self, [stream._tail() for stream in list(self._streams)], limit_s=10.0)
         if self.prints is not None:
             self.prints.show(None)
+        with suppress(KaioError):
+            self.settle()
         if self.fault is not None and not self.fault_seen:
             self.failures.note(_failed(self._default, self.fault))
         super()._log_unseen()
@@ -291,8 +316,12 @@ class CudaDevice(Device):
         self.bind_thread()
         self.ask(driver.cuMemFreeAsync(pointer, home.raw))
 
+    def copy_in(self, pointer: int, host: int, nbytes: int) -> None:
+        """Copy from ordinary memory of the host, and return when that is done."""
+        self._copy(driver.cuMemcpyHtoDAsync, pointer, host, nbytes)
+
     def _upload(self, pointer: int, host: np.ndarray[Any, Any]) -> None:
-        self._copy(driver.cuMemcpyHtoDAsync, pointer, host.ctypes.data, host.nbytes)
+        self.copy_in(pointer, host.ctypes.data, host.nbytes)
 
     def _download(self, host: np.ndarray[Any, Any], pointer: int) -> None:
         self._copy(driver.cuMemcpyDtoHAsync, host.ctypes.data, pointer, host.nbytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from typing import TYPE_CHECKING, Any
 
 from kaio.runtime.completion import Completion
@@ -12,7 +13,10 @@ from kaio.runtime.stream import Dims, Together, Uses
 if TYPE_CHECKING:
     from kaio.runtime.cuda_stream import CudaStream
 
-__all__ = ["ArgumentBlock", "CudaLoaded", "CudaPrepared", "call_together", "launch_kernel", "launch_together"]
+__all__ = [
+    "ArgumentBlock", "CheckedPrepared", "CudaLoaded", "CudaPrepared", "call_together", "launch_kernel",
+    "launch_together", "with_room",
+]  # fmt: skip
 
 launch_kernel = driver.cuLaunchKernel
 launch_together = driver.cuLaunchKernelEx
@@ -44,10 +48,22 @@ def call_together(
 class CudaLoaded:
     """A program in a context, with what the driver says about it."""
 
-    __slots__ = ("dynamic_nbytes", "function", "max_threads", "module", "name", "program", "registers", "shared_nbytes")
+    __slots__ = (
+        "dynamic_nbytes",
+        "function",
+        "max_threads",
+        "module",
+        "name",
+        "program",
+        "registers",
+        "shared_nbytes",
+        "state_at",
+    )
 
     def __init__(self, program: Any) -> None:
         self.program, self.name = program, program.name
+        # Where its argument block has the address of a state (`kaio/fault_abi.py`); None of a program without checks.
+        self.state_at = -(-program.block.size // 8) * 8 if program.sites else None
         self.module = done(driver.cuModuleLoadData(program.cubin))
         self.function = done(driver.cuModuleGetFunction(self.module, program.name.encode()))
         attribute = driver.CUfunction_attribute
@@ -82,6 +98,10 @@ class ArgumentBlock:
         self._extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(self._bytes), 2, ctypes.addressof(self._size), None)
         self._view = memoryview(self._bytes).cast("B")
         self._address = ctypes.addressof(self._extra)
+
+    def put_state(self, state: int) -> None:
+        """Set the address that a program with checks takes, behind its own arguments (`with_room`)."""
+        struct.pack_into("@Q", self._view, self._nbytes - 8, state)
 
     def put(self, arguments: bytes) -> int:
         """Fill in the bytes; gives what `cuLaunchKernel` takes as `extra`."""
@@ -141,3 +161,32 @@ class CudaPrepared:
             return Completion.completed(self._stream)
         with self._lock:
             return self._submit(self._function, self._arguments, self._uses, self._loaded, self._timed)
+
+
+class CheckedPrepared(CudaPrepared):
+    """The same of a program with checks."""
+
+    __slots__ = ("_dims",)
+
+    def __init__(
+        self, stream: CudaStream, loaded: CudaLoaded, grid: Dims, block: Dims, arguments: bytes, *rest: Any
+    ) -> None:
+        super().__init__(stream, loaded, grid, block, with_room(arguments, loaded), *rest)
+        self._dims = grid, block
+
+    def launch(self) -> Completion:
+        """Launch it once more, with a record of its own."""
+        if self._empty:
+            return Completion.completed(self._stream)
+        self._stream.device.make_room()
+        with self._lock:
+            record = self._stream.device.records.take()
+            self._block.put_state(record.state)
+            call = self._function, self._arguments, self._uses, self._loaded, self._timed
+            return self._stream.submit_checked(record, self._dims, call)
+
+
+def with_room(arguments: bytes, loaded: CudaLoaded) -> bytes:
+    """The arguments of a program with checks, with room for the address of a state."""
+    assert loaded.state_at is not None
+    return arguments + bytes(loaded.state_at + 8 - len(arguments))

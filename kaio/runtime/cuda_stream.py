@@ -13,7 +13,16 @@ from kaio.errors import KaioError
 from kaio.runtime.completion import Completion
 from kaio.runtime.cuda import driver, is_sticky
 from kaio.runtime.cuda_completion import CudaCompletion, Event
-from kaio.runtime.cuda_launch import CudaLoaded, CudaPrepared, call_together, launch_kernel, launch_together
+from kaio.runtime.cuda_faults import CheckedCompletion, Record
+from kaio.runtime.cuda_launch import (
+    CheckedPrepared,
+    CudaLoaded,
+    CudaPrepared,
+    call_together,
+    launch_kernel,
+    launch_together,
+    with_room,
+)
 from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses
 
 if TYPE_CHECKING:
@@ -21,6 +30,9 @@ if TYPE_CHECKING:
     from kaio.runtime.cuda_device import CudaDevice
 
 __all__ = ["CudaStream"]
+
+# What `submit` is given of a launch: the driver's function, its arguments, uses, the program, whether it is timed.
+Call = tuple[Callable[..., Any], tuple[Any, ...], Uses, CudaLoaded, bool]
 
 _ref, _new = weakref.ref, object.__new__
 
@@ -87,6 +99,8 @@ class CudaStream(Stream):
         device = self.device
         if shared_nbytes > loaded.dynamic_nbytes:
             device.allow_shared(loaded, shared_nbytes)
+        if loaded.state_at is not None:
+            return self._launch_checked(loaded, grid, block, arguments, uses, shared_nbytes, timed, together)
         with device._lock:
             extra = device.scratch.put(arguments)
             if together is not None:
@@ -95,6 +109,41 @@ class CudaStream(Stream):
             return self.submit(
                 launch_kernel, (loaded.function, *grid, *block, shared_nbytes, self.raw, 0, extra), uses, loaded, timed
             )
+
+    def _launch_checked(
+        self,
+        loaded: CudaLoaded,
+        grid: Dims,
+        block: Dims,
+        arguments: bytes,
+        uses: Uses,
+        shared_nbytes: int,
+        timed: bool,
+        together: Together | None,
+    ) -> Completion:
+        device = self.device
+        device.make_room()
+        with device._lock:
+            record = device.records.take()
+            extra = device.scratch.put(with_room(arguments, loaded))
+            device.scratch.put_state(record.state)
+            function: Any = launch_kernel
+            call: tuple[Any, ...] = (loaded.function, *grid, *block, shared_nbytes, self.raw, 0, extra)
+            if together is not None:
+                function = launch_together
+                call = call_together(loaded.function, grid, block, shared_nbytes, self.raw, extra, together)
+            return self.submit_checked(record, (grid, block), (function, call, uses, loaded, timed))
+
+    def submit_checked(self, record: Record, dims: tuple[Dims, Dims], call: Call) -> CudaCompletion:
+        """`submit` of a launch that leaves what its checks find in a record. The lock of the device is held."""
+        try:
+            work = self.submit(*call, kind=CheckedCompletion)
+        except BaseException:
+            self.device.records.give_back(record, is_used=False)
+            raise
+        assert isinstance(work, CheckedCompletion)
+        work.lend(record, dims)
+        return work
 
     def prepare(
         self,
@@ -111,7 +160,8 @@ class CudaStream(Stream):
         """Make a launch ready; see `Stream.prepare`."""
         if shared_nbytes > loaded.dynamic_nbytes:
             self.device.allow_shared(loaded, shared_nbytes)
-        return CudaPrepared(self, loaded, grid, block, arguments, tuple(uses), shared_nbytes, timed, together)
+        made = CudaPrepared if loaded.state_at is None else CheckedPrepared
+        return made(self, loaded, grid, block, arguments, tuple(uses), shared_nbytes, timed, together)
 
     def copy(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
         """Copy between contiguous buffers of one size."""
@@ -142,13 +192,16 @@ class CudaStream(Stream):
         uses: Uses,
         loaded: CudaLoaded | None = None,
         timed: bool = False,
+        kind: type[CudaCompletion] = CudaCompletion,
     ) -> CudaCompletion:
         """Call the driver to put work on the stream. The lock of the device is held."""
         device = self.device
         if device.fault is not None or device.dropped:
             device.tidy()
-        work: CudaCompletion = _new(CudaCompletion)  # quicker than through `__init__`, which takes no more
+        work: CudaCompletion = _new(kind)  # quicker than through `__init__`, which takes no more
         work.stream, work._loaded = self, loaded
+        if device.watched:
+            work._after = device.checked_writers(uses)
         foreign: list[int] | None = None
         for buffer, _ in uses:
             if buffer.memory.stream is not self:

@@ -8,7 +8,7 @@ from typing import Any
 
 from kaio import host_abi as abi
 from kaio.errors import KernelFault, Mistake
-from kaio.program import HostProgram, Site
+from kaio.program import Program, Site
 from kaio.runtime.guard import as_written, guard_help
 
 __all__ = ["FaultRecord", "fault_error"]
@@ -30,7 +30,7 @@ class FaultRecord:
     word: Callable[[int, int], int]
 
 
-def fault_error(program: HostProgram, record: FaultRecord, grid: Dim3, block: Dim3) -> KernelFault:
+def fault_error(program: Program, record: FaultRecord, grid: Dim3, block: Dim3) -> KernelFault:
     """The error that says what a record means."""
     return _Teller(program, record, grid, block).error()
 
@@ -38,7 +38,7 @@ def fault_error(program: HostProgram, record: FaultRecord, grid: Dim3, block: Di
 class _Teller:
     """One fault with the names of everything that it is about."""
 
-    def __init__(self, program: HostProgram, record: FaultRecord, grid: Dim3, block: Dim3) -> None:
+    def __init__(self, program: Program, record: FaultRecord, grid: Dim3, block: Dim3) -> None:
         self.program, self.record, self.grid = program, record, grid
         self.kernel = f"kernel `{program.name}`"
         self.facts: dict[str, Any] = {

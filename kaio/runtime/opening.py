@@ -42,8 +42,6 @@ def open_device(
         near = difflib.get_close_matches(next(iter(unknown)), ("like", "check"), n=1)
         refuse_arguments("Device", unknown, f"`{near[0]}=…`" if near else "`like=…` or `check=…`")
     checks = _read_check(check)
-    if checks == "full":
-        refuse_unbuilt('check="full"', 'check="full"')
     if isolated:
         raise UnsupportedFeatureError(
             "`isolated=True` is not supported", help='`Device("cpu")` finds faults before they do harm'
@@ -84,6 +82,8 @@ def _read_which(which: Any) -> int | None:
 
 
 def _cpu(like: str | None, check: Level | None) -> Device:
+    if check == "full":
+        refuse_unbuilt('check="full"', 'check="full"')
     from kaio.runtime.cpu_device import CpuDevice
 
     key = "cpu", like or "sm_90", check or "bounds"
@@ -97,11 +97,11 @@ def _cuda(ordinal: int, like: str | None, check: Level | None) -> Device:
         raise UnsupportedFeatureError(
             f"a GPU cannot be like another (got like={like!r})", help=f'write `Device("cpu", like="{like}")`'
         )
-    if check == "bounds":
+    if check == "full":
         raise UnsupportedFeatureError(
-            '`check="bounds"` is not supported on a GPU', help='`Device("cpu", check="bounds")` runs the same kernels'
+            '`check="full"` is for the CPU device', help='`Device("cpu", check="full")` runs the same kernels'
         )
-    key = "cuda", ordinal
+    key = "cuda", ordinal, check or "off"
     if key not in _opened:
         if not _has_driver():
             raise DeviceNotFoundError(
@@ -110,7 +110,7 @@ def _cuda(ordinal: int, like: str | None, check: Level | None) -> Device:
             )
         from kaio.runtime.cuda_device import CudaDevice
 
-        _opened[key] = CudaDevice.open(ordinal)
+        _opened[key] = CudaDevice.open(ordinal, key[2])
     return _opened[key]
 
 

@@ -217,9 +217,9 @@ def test_a_device_that_is_not_there_is_named() -> None:
 
 def test_what_a_gpu_does_not_have_is_refused_with_the_way_out() -> None:
     with pytest.raises(UnsupportedFeatureError) as caught:
-        kaio.Device(0, check="bounds")
+        kaio.Device(0, check="full")
     assert str(caught.value) == (
-        '`check="bounds"` is not supported on a GPU\n  help: `Device("cpu", check="bounds")` runs the same kernels'
+        '`check="full"` is for the CPU device\n  help: `Device("cpu", check="full")` runs the same kernels'
     )
     with pytest.raises(UnsupportedFeatureError, match="a GPU cannot be like another"):
         kaio.Device(0, like="sm_80")

@@ -18,7 +18,7 @@ from kaio.dsl.compiler.options import CompileOptions
 from kaio.dsl.index import grid
 from kaio.dsl.types import Signature, Specialisation
 from kaio.errors import CompileError, InternalError, KaioError, is_message
-from kaio.program import Build, CudaProgram, HostProgram
+from kaio.program import UNCHECKED, Build, CudaProgram, HostProgram
 from kaio.source import Source
 
 if TYPE_CHECKING:
@@ -66,7 +66,12 @@ def read(function: Callable[..., Any]) -> Front:
 
 
 def compile_cuda(
-    front: Front, specialisation: Specialisation, options: CompileOptions, target: str, link: bool = True
+    front: Front,
+    specialisation: Specialisation,
+    options: CompileOptions,
+    target: str,
+    link: bool = True,
+    build: Build = UNCHECKED,
 ) -> Compiled:
     """Compile for an architecture such as ``sm_90``; without `link` the program has PTX and no cubin."""
     __tracebackhide__ = is_message
@@ -75,7 +80,7 @@ def compile_cuda(
 
     with _LOCK, _faults_are_ours(front):
         middle = middle_of(front, specialisation)
-        ptx = emit_ptx(middle.typed, target, options, str(front.signature))
+        ptx = emit_ptx(middle.typed, target, options, str(front.signature), build)
     name = entry_name(front.signature.name)  # the entry, by which a device finds the kernel
     cubin = _link(ptx, name, target) if link else b""
     program = CudaProgram(
@@ -89,6 +94,7 @@ def compile_cuda(
         dynamic=ptx.dynamic,
         has_static=ptx.has_static,
         prints=ptx.prints,
+        sites=ptx.sites,
         waits_for_grid=any(call.callee is grid_sync for _, call in calls_of(middle.typed)),
     )
     stages = {**middle.stages, "llvm": ptx.llvm, "ptx": ptx.text}

@@ -1,6 +1,6 @@
 // A CUDA driver with no GPU, to run the CUDA device's own logic in CI: streams are threads, events are counted,
-// device memory is host memory, freed memory is given out again at once. It knows two kernels by name, `saxpy` and
-// `fault`, and keeps a log of the calls that tests may read. Layouts and codes are those of cuda.h.
+// device memory is host memory, freed memory is given out again at once. It knows four kernels by name, `saxpy`,
+// `fault`, `checked` and `trapping`, and keeps a log of the calls that tests may read. Layouts and codes are those of cuda.h.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -18,8 +18,10 @@ typedef struct { pthread_t thread; Op *head, **tail; u64 given, done; int closin
 typedef struct { int done; double when; } Fence;
 typedef struct { Fence *fence; } Event;
 typedef struct Free { struct Free *next; char *at; u64 n; } Free;
-enum { COPY, SET, RECORD, WAIT_EVENT, WAIT_WORD, FREE, SAXPY, FAULT };
-enum { NOT_READY = 600, INVALID_CONTEXT = 201, OUT_OF_MEMORY = 2, ILLEGAL_ADDRESS = 700 };
+enum { COPY, SET, RECORD, WAIT_EVENT, WAIT_WORD, FREE, SAXPY, FAULT, CHECKED, TRAPPING };
+typedef struct { u64 block; int thread, site; int64_t index, size; } Entry;
+typedef struct { u64 key; unsigned count; u64 barrier; Entry *ring; } State;  // kaio/fault_abi.py
+enum { NOT_READY = 600, INVALID_CONTEXT = 201, OUT_OF_MEMORY = 2, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719 };
 
 char kaio_log[1 << 22];
 static int logged;
@@ -68,6 +70,20 @@ static void perform(Op *op) {  // with the lock held, which waiting gives up
     case SAXPY: {
         struct { float *x; int nx; float *y; int ny; float a; } *p = (void *)op->b;
         for (int i = 0; i < p->ny; i++) p->y[i] += p->a * p->x[i];
+        free(op->b);
+        break;
+    }
+    case CHECKED: case TRAPPING: {  // each thread, the last one first, adds 1 to its element, which is checked
+        struct { int *x; int size, threads; State *state; } *p = (void *)op->b;
+        for (int i = p->threads - 1; i >= 0; i--) {
+            u64 key = i / 256 * 1024 + i % 256;
+            if (i < p->size) p->x[i]++;
+            else if (key < p->state->key) {
+                p->state->key = key;
+                p->state->ring[p->state->count++ % 64] = (Entry){i / 256, i % 256, 1, i, p->size};
+            }
+        }
+        if (op->kind == TRAPPING && p->state->count) error = LAUNCH_FAILED;
         free(op->b);
         break;
     }
@@ -136,6 +152,7 @@ int cuMemPoolGetAttribute(u64 p, int which, u64 *v) { *v = 0; return 0; }
 int cuMemPoolTrimTo(u64 p, size_t n) { note("trim\n"); return 0; }
 int cuMemGetInfo(size_t *f, size_t *t) { *f = 1ull << 33; *t = 1ull << 34; return 0; }
 int cuMemHostAlloc(void **p, size_t n, unsigned f) { *p = calloc(1, n); return 0; }
+int cuMemAlloc(void **p, size_t n) { *p = calloc(1, n); return context ? 0 : INVALID_CONTEXT; }
 
 typedef struct { u64 n, pad[7]; } Head;  // 64 bytes in front of every allocation
 int cuMemAllocFromPoolAsync(char **at, size_t n, u64 pool, Stream *s) {
@@ -190,7 +207,7 @@ int cuEventQuery(Event *e) { LOCKED(r_ = e->fence && !e->fence->done ? NOT_READY
 int cuEventElapsedTime(float *ms, Event *a, Event *b) { *ms = b->fence->when - a->fence->when; return 0; }
 int cuModuleLoadData(u64 *m, const void *image) { *m = 33; return 0; }
 int cuModuleGetFunction(u64 *f, u64 m, const char *name) {
-    *f = !strcmp(name, "saxpy") ? SAXPY : !strcmp(name, "fault") ? FAULT : 0;
+    *f = !strcmp(name, "saxpy") ? SAXPY : !strcmp(name, "fault") ? FAULT : !strcmp(name, "checked") ? CHECKED : !strcmp(name, "trapping") ? TRAPPING : 0;
     return *f ? 0 : 500;
 }
 int cuFuncGetAttribute(int *v, int which, u64 f) { *v = which == 0 ? 1024 : which == 8 ? 49152 : 0; return 0; }
@@ -225,12 +242,12 @@ int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, u64 f, int threads, size
 }
 int cuGetErrorName(int code, const char **s) {
     *s = code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY"
-       : code == 500 ? "CUDA_ERROR_NOT_FOUND" : "CUDA_ERROR_INVALID_VALUE";
+       : code == 500 ? "CUDA_ERROR_NOT_FOUND" : code == 719 ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_INVALID_VALUE";
     return 0;
 }
 int cuGetErrorString(int code, const char **s) {
     *s = code == 700 ? "an illegal memory access was encountered" : code == 2 ? "out of memory"
-       : code == 500 ? "named symbol not found" : "invalid argument";
+       : code == 500 ? "named symbol not found" : code == 719 ? "unspecified launch failure" : "invalid argument";
     return 0;
 }
 int cuGetProcAddress_v2(const char *name, void **at, int version, u64 flags, int *status) {

@@ -17,11 +17,12 @@ from llvmlite import ir as llvm
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.cuda import ptx_memory, toolchain
 from kaio.dsl.compiler.cuda.assembly import Written, mark
+from kaio.dsl.compiler.cuda.ptx_faults import STATE, FaultExit
 from kaio.dsl.compiler.cuda.ptx_lines import Lines
 from kaio.dsl.compiler.cuda.ptx_names import distinct, entry_name, variable_name
-from kaio.dsl.compiler.emission import print_ring
 from kaio.dsl.compiler.emission.access import Access
 from kaio.dsl.compiler.emission.arguments import argument_types
+from kaio.dsl.compiler.emission.checks import Checks, Sites
 from kaio.dsl.compiler.emission.constant_arrays import ConstantArrays
 from kaio.dsl.compiler.emission.dynamic import Inputs
 from kaio.dsl.compiler.emission.emit import Emitter
@@ -29,11 +30,13 @@ from kaio.dsl.compiler.emission.notes import Notes
 from kaio.dsl.compiler.emission.scalars import nbytes
 from kaio.dsl.compiler.emission.target import Axis, BufferValue
 from kaio.dsl.compiler.options import CompileOptions
+from kaio.dsl.intrinsic import Intrinsic
 from kaio.dsl.records import scalars_of
+from kaio.dsl.sync import named_bar_sync
 from kaio.dsl.values import ArrayType, BufferType, Type
 from kaio.errors import Place
 from kaio.print_abi import Line
-from kaio.program import SHARED_ALIGNMENT, DynamicArray, aligned
+from kaio.program import SHARED_ALIGNMENT, UNCHECKED, Build, DynamicArray, Site, aligned
 from kaio.source import Source
 
 __all__ = ["Ptx", "emit_ptx"]
@@ -58,6 +61,7 @@ class Ptx:
     shared_nbytes, has_static, dynamic: the shared memory it uses (see `CudaProgram`)
     written: inline PTX by its marks
     prints: its lines
+    sites: what its checks find, if it has any
     """
 
     text: str
@@ -67,17 +71,18 @@ class Ptx:
     dynamic: tuple[DynamicArray, ...]
     written: Mapping[int, Written] = field(default_factory=dict, repr=False)
     prints: tuple[Line, ...] = field(default=(), repr=False)
+    sites: tuple[Site, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
         return self.text
 
 
-def emit_ptx(typed: ir.Typed, target: str, options: CompileOptions, signature: str) -> Ptx:
-    """Compile a typed kernel to PTX for an architecture such as ``sm_90``."""
+def emit_ptx(typed: ir.Typed, target: str, options: CompileOptions, signature: str, build: Build = UNCHECKED) -> Ptx:
+    """Compile a typed kernel to PTX for an architecture such as ``sm_90``; `build` says what is checked."""
     name = entry_name(typed.function.name)
-    machine = _emitted(name, typed, options, target, has_static=True)
+    machine = _emitted(name, typed, options, target, build, has_static=True)
     if machine.shared_nbytes > _STATIC_SHARED_NBYTES:
-        machine = _emitted(name, typed, options, target, has_static=False)
+        machine = _emitted(name, typed, options, target, build, has_static=False)
     text = str(machine.module)
     flags = ("-opt=3", "-fma=0", *(("-ftz=1", "-prec-div=0", "-prec-sqrt=0") if options.fastmath else ()))
     ptx = toolchain.compile_nvvm(text, name, target, flags, '@"__nv_' in text)
@@ -85,23 +90,31 @@ def emit_ptx(typed: ir.Typed, target: str, options: CompileOptions, signature: s
     readable = _readable(ptx, name, distinct(machine.parameters, taken), signature, typed.function.source)
     dynamic = machine.inputs.dynamic
     return Ptx(
-        readable, text, machine.shared_nbytes, machine.has_static, dynamic, machine.written, machine.prints.found
+        readable,
+        text,
+        machine.shared_nbytes,
+        machine.has_static,
+        dynamic,
+        machine.written,
+        machine.sites.prints.found,
+        tuple(machine.sites.found) if machine.checks else (),
     )
 
 
-def _emitted(name: str, typed: ir.Typed, options: CompileOptions, target: str, *, has_static: bool) -> CudaTarget:
+def _emitted(
+    name: str, typed: ir.Typed, options: CompileOptions, target: str, build: Build, *, has_static: bool
+) -> CudaTarget:
     module = llvm.Module(name)
     module.triple, module.data_layout = "nvptx64-nvidia-cuda", _DATA_LAYOUT
-    machine = CudaTarget(module, typed, options, target, has_static)
+    machine = CudaTarget(module, typed, options, target, build, has_static)
     machine.emit()
     return machine
 
 
-class CudaTarget:
+class CudaTarget(Checks):
     """A CUDA kernel being filled; without `has_static` its static arrays lie in dynamic shared memory."""
 
     name: Literal["cuda", "host"] = "cuda"
-    checks_asserts = False
 
     def __init__(
         self,
@@ -109,33 +122,40 @@ class CudaTarget:
         typed: ir.Typed,
         options: CompileOptions,
         architecture: str,
+        build: Build,
         has_static: bool = True,
     ) -> None:
-        self.architecture = architecture
+        self.architecture, self.checks, self.sites = architecture, build.check != "off", Sites()
+        self.failed: FaultExit | None = None
         self.module, self.typed, self.options, self.contract = module, typed, options, options.contract
         self.notes = Notes()
         params = zip(typed.function.params, typed.arguments, strict=True)
         self.inputs, self.has_static = Inputs(typed), has_static
         self.parameters = [name for param, type_ in params for name in _parameter_names(param, type_)]
-        self.parameters += self.inputs.names()
+        self.parameters += self.inputs.names() + ["fault_state"] * self.checks
         self.shared_nbytes = 0
         self._constants = ConstantArrays(module, space=4)
         self.scratches: dict[int, Any] = {}
         self.lines = Lines(module, typed.function.source)
         self.written: dict[int, Written] = {}
-        self.prints = print_ring.Lines()
 
     # ------------------------------------------------------------------ the kernel
     def emit(self) -> None:
         """Fill the module."""
-        kinds = argument_types(self.inputs.types, space=1)
+        kinds = argument_types(self.inputs.types, space=1) + [STATE] * self.checks
         function = llvm.Function(self.module, llvm.FunctionType(llvm.VoidType(), kinds), self.module.name)
         for argument, name in zip(function.args, self.parameters, strict=True):
             argument.name = name
         self.lines.attach(function)
         self._mark(function)
         e = Emitter(llvm.IRBuilder(function.append_basic_block("entry")), self)
-        e.function(self.typed, self.inputs.arguments(e, function.args), lambda _: e.b.ret_void())
+        own = function.args
+        if self.checks:
+            *own, state = own
+            self.failed = FaultExit(state, waits=_waits(self.typed), traps=_counts_warps(self.typed))
+        e.function(self.typed, self.inputs.arguments(e, own), lambda _: e.b.ret_void())
+        if self.failed is not None:
+            self.failed.emit(e)
 
     def _mark(self, function: llvm.Function) -> None:
         self._annotate(function, "kernel", 1)
@@ -175,15 +195,12 @@ class CudaTarget:
         value.set_metadata("range", self.module.add_metadata([llvm.IntType(32)(low), llvm.IntType(32)(high)]))
         return value
 
-    def check_index(self, e: Emitter, index: Any, size: Any, axis: int, array: str, written: str) -> None:
-        """Unchecked: the CPU device finds it."""
+    def fault(self, e: Emitter, site: Site, index: Any = None, size: Any = None) -> None:
+        assert self.failed is not None
+        self.failed.leave(e, self.sites.number(site), index, size)
 
-    def check(self, e: Emitter, holds: Any, text: str) -> None:
-        """Unchecked."""
-
-    def fail(self, e: Emitter, text: str) -> None:
-        """Never reached: assertions are not compiled."""
-        e.b.unreachable()
+    def fault_state(self, e: Emitter) -> Any:
+        return None if self.failed is None else self.failed.state
 
     def shared(self, e: Emitter, element: llvm.Type, count: int, name: str) -> Any:
         return self._place(e, self._reserve(element, count, name), element)
@@ -297,7 +314,7 @@ class CudaTarget:
 
     def number_line(self, e: Emitter, line: Line) -> int:
         """The number of a line that the program prints."""
-        return self.prints.number(line)
+        return self.sites.prints.number(line)
 
     def note_written(self, e: Emitter, name: str, text: str, place: Place) -> str:
         """Note a user's inline PTX, which was written in `place`; gives the comment to put in front of it.
@@ -313,6 +330,16 @@ class CudaTarget:
 
     def leave(self, e: Emitter) -> None:
         e.b.ret_void()
+
+
+def _waits(typed: ir.Typed) -> bool:
+    """Whether a thread may wait for others."""
+    return any(isinstance(call.callee, Intrinsic) and call.callee.suspends for _, call in ir.calls_of(typed))
+
+
+def _counts_warps(typed: ir.Typed) -> bool:
+    """Whether a thread may wait for a number of warps, also of those whose threads have ended."""
+    return any(call.callee is named_bar_sync for _, call in ir.calls_of(typed))
 
 
 def _parameter_names(param: str, type_: Type | None) -> list[str]:

@@ -16,12 +16,12 @@ from llvmlite import ir as llvm
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.emission.access import Access
 from kaio.dsl.compiler.emission.arguments import argument_values
+from kaio.dsl.compiler.emission.checks import Sites
 from kaio.dsl.compiler.emission.emit import Emitter
 from kaio.dsl.compiler.emission.notes import Notes
 from kaio.dsl.compiler.host.host_body import Body
 from kaio.dsl.compiler.host.host_context import POINTER, VOID, load_arguments
 from kaio.dsl.compiler.host.host_drivers import emit_k_plain, emit_k_start_and_run
-from kaio.dsl.compiler.host.host_threads import Sites
 from kaio.dsl.compiler.host.prove import Prover
 from kaio.print_abi import Line
 from kaio.program import Build, DynamicArray, Site

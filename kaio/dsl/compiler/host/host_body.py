@@ -10,6 +10,7 @@ from kaio import host_abi as abi
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.emission.access import Access
 from kaio.dsl.compiler.emission.arguments import argument_types
+from kaio.dsl.compiler.emission.checks import Sites
 from kaio.dsl.compiler.emission.constant_arrays import ConstantArrays
 from kaio.dsl.compiler.emission.dynamic import Inputs
 from kaio.dsl.compiler.emission.emit import Emitter
@@ -18,13 +19,13 @@ from kaio.dsl.compiler.emission.scalars import alignment, nbytes
 from kaio.dsl.compiler.emission.target import BufferValue
 from kaio.dsl.compiler.host.host_context import I32, I64
 from kaio.dsl.compiler.host.host_notes import HostNotes
-from kaio.dsl.compiler.host.host_threads import Sites, Thread
+from kaio.dsl.compiler.host.host_threads import Thread
 from kaio.dsl.compiler.host.prove import Prover
 from kaio.dsl.intrinsic import Intrinsic
 from kaio.dsl.values import ArrayType
 from kaio.errors import Place
 from kaio.print_abi import Line
-from kaio.program import Build, Site, aligned
+from kaio.program import Build, aligned
 from kaio.source import Source
 
 __all__ = ["Body"]
@@ -147,22 +148,10 @@ class Body(Thread):
 
     # -------------------------------------------------------------- Target: checks
 
-    @property
-    def checks_asserts(self) -> bool:
-        """Assertions are compiled where anything is checked."""
-        return self.checks
-
     def check_index(self, e: Emitter, index: llvm.Value, size: llvm.Value, axis: int, array: str, written: str) -> None:
         """One unsigned comparison, unless the proof takes it over."""
-        if not self.checks or (self.prover is not None and self.prover.takes_index(index, size)):
-            return
-        with self.unless(e, e.b.icmp_unsigned("<", index, size)):
-            is_fixed = isinstance(size, llvm.Constant)
-            self.fault(e, Site("index", e.place, e.trace, array, axis, is_fixed=is_fixed, written=written), index, size)
-
-    def fail(self, e: Emitter, text: str) -> None:
-        """An assertion did not hold."""
-        self.fault(e, Site("assert", e.place, e.trace, text))
+        if self.prover is None or not self.checks or not self.prover.takes_index(index, size):
+            super().check_index(e, index, size, axis, array, written)
 
     # -------------------------------------------------------------- Target: what is proved instead
 

@@ -6,18 +6,16 @@ the lanes of a warp, faults, and leaving.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from llvmlite import ir as llvm
 
 from kaio import host_abi as abi
 from kaio.dsl.compiler.emission.arguments import argument_types
+from kaio.dsl.compiler.emission.checks import Checks, Sites
 from kaio.dsl.compiler.emission.declared import call
 from kaio.dsl.compiler.emission.dynamic import Inputs
-from kaio.dsl.compiler.emission.print_ring import Lines
 from kaio.dsl.compiler.host.host_context import (
     I1,
     I8,
@@ -38,30 +36,7 @@ from kaio.program import Build, Site
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
 
-__all__ = ["Sites", "Thread"]
-
-
-class Sites:
-    """The numbered sites of a program, and the lines it prints.
-
-    One source place has one number, however often it is emitted. 0 is no site.
-    """
-
-    def __init__(self) -> None:
-        self.found = [Site("none", Place("", 0))]
-        self._numbers: dict[Site, int] = {}
-        self.prints = Lines()
-
-    def number(self, site: Site) -> int:
-        """The number of a site, a new one where it was not seen before."""
-        if site not in self._numbers:
-            self._numbers[site] = len(self.found)
-            self.found.append(site)
-        return self._numbers[site]
-
-    def reach(self, number: int, exits: int) -> None:
-        """These exits, too, can be reached from that site."""
-        self.found[number] = replace(self.found[number], reach=self.found[number].reach | exits)
+__all__ = ["Thread"]
 
 
 class _Token(llvm.Type):
@@ -80,7 +55,7 @@ class _Token(llvm.Type):
 _NONE = llvm.FormattedConstant(_Token(), "none")
 
 
-class Thread:
+class Thread(Checks):
     """The function of one thread."""
 
     name: Literal["host"] = "host"
@@ -155,21 +130,6 @@ class Thread:
         return e.b.icmp_unsigned("!=", e.b.load(field_of(e.b, self.context, abi.ALONE, I32)), I32(0))
 
     # -------------------------------------------------------------- faults
-    def check(self, e: Emitter, holds: llvm.Value, text: str) -> None:
-        """A condition that the language demands."""
-        if self.checks:
-            with self.unless(e, holds):
-                self.fault(e, Site("check", e.place, e.trace, text))
-
-    @contextmanager
-    def unless(self, e: Emitter, holds: llvm.Value) -> Iterator[None]:
-        """What is emitted within runs where a condition does not hold, and does not come back."""
-        good, bad = e.block("ok"), e.block("fault")
-        e.b.cbranch(holds, good, bad).set_weights([1 << 20, 1])
-        e.b.position_at_end(bad)
-        yield
-        e.b.position_at_end(good)
-
     def fault(self, e: Emitter, site: Site, index: llvm.Value | None = None, size: llvm.Value | None = None) -> None:
         """Record a fault and leave; ends the current block."""
         wide = [I64(0) if v is None else v if v.type == I64 else e.b.sext(v, I64) for v in (index, size)]

@@ -1,0 +1,115 @@
+"""What checks find on a GPU: a record that each launch has to itself, and the completion that puts it into words."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+from kaio import fault_abi as abi
+from kaio import host_abi
+from kaio.errors import KaioError
+from kaio.runtime.cuda import driver
+from kaio.runtime.cuda_completion import CudaCompletion
+from kaio.runtime.host_faults import FaultRecord, fault_error
+from kaio.runtime.stream import Dims
+
+if TYPE_CHECKING:
+    from kaio.runtime.cuda_device import CudaDevice
+
+__all__ = ["CheckedCompletion", "Record", "Records"]
+
+_MADE_AT_ONCE = 64
+_RING_NBYTES = abi.LENGTH * abi.ENTRY.size
+
+
+class Record:
+    """Where one launch at a time leaves what its checks find. `state` is the address that its kernel takes."""
+
+    __slots__ = ("_ring", "_site", "state")
+
+    def __init__(self, state: int, ring: int) -> None:
+        self.state, self._ring = state, ring
+        self._site = ctypes.c_int32.from_address(ring + 12)  # of the first entry: 0 as long as nothing was found
+
+    def read(self) -> tuple[int, ...] | None:
+        """The entry of the first thread, in the order of blocks and threads, and None where there is none."""
+        if not self._site.value:
+            return None
+        entries = abi.ENTRY.iter_unpack(ctypes.string_at(self._ring, _RING_NBYTES))
+        return min(entry for entry in entries if entry[2])
+
+    def clear(self, device: CudaDevice) -> None:
+        """As new."""
+        ctypes.memset(self._ring, 0, _RING_NBYTES)
+        state = ctypes.create_string_buffer(abi.STATE.pack(abi.NO_KEY, 0, 0, self._ring), abi.STATE.size)
+        device.copy_in(self.state, ctypes.addressof(state), abi.STATE.size)
+
+
+class Records:
+    """The records of a device that no launch has."""
+
+    def __init__(self, device: CudaDevice) -> None:
+        self._device = device
+        self.free: list[Record] = []
+
+    def take(self) -> Record:
+        """One that is as new. The lock of the device is held."""
+        if not self.free:
+            self._make()
+        return self.free.pop()
+
+    def _make(self) -> None:
+        device = self._device
+        with device.current():
+            flags = driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_DEVICEMAP
+            # The GPU sees such memory at the same address (CUDA C++ programming guide, "Unified Virtual Addressing").
+            rings = int(device.ask(driver.cuMemHostAlloc(_MADE_AT_ONCE * _RING_NBYTES, flags)))
+            states = int(device.ask(driver.cuMemAlloc(_MADE_AT_ONCE * abi.STATE.size)))
+        for k in range(_MADE_AT_ONCE):
+            record = Record(states + k * abi.STATE.size, rings + k * _RING_NBYTES)
+            record.clear(device)
+            self.free.append(record)
+
+    def give_back(self, record: Record, is_used: bool) -> None:
+        """Take one back that a launch is done with. The lock of the device is held."""
+        if self._device.fault is None:
+            if is_used:
+                record.clear(self._device)
+            self.free.append(record)
+
+
+class CheckedCompletion(CudaCompletion):
+    """A launch with checks. Its device keeps it until it is known how it ended, so that no fault is lost."""
+
+    _record: Record | None
+    _dims: tuple[Dims, Dims]  # grid and block
+
+    def lend(self, record: Record, dims: tuple[Dims, Dims]) -> None:
+        """Say where the kernel leaves what it finds. The lock of the device is held."""
+        self._record, self._dims = record, dims
+        self.stream.device.watched[self] = None
+
+    def _finish(self, error: KaioError | None) -> None:
+        device, is_failed = self.stream.device, False
+        with device._lock:
+            record, self._record = self._record, None
+            if record is not None:
+                found = record.read()
+                if found is not None:
+                    self._error, is_failed = self._fault(found), True
+                device.records.give_back(record, is_failed)
+                device.watched.pop(self, None)
+        super()._finish(error)
+        if is_failed:
+            device.failures.note(self)
+
+    def _fault(self, entry: tuple[int, ...]) -> KaioError:
+        block, thread, site, index, size = entry
+        record = FaultRecord(host_abi.FAILED, block, site, thread, 0, index, size, lambda word, thread: 0)
+        error = fault_error(self._loaded.program, record, *self._dims)
+        if self.stream.device.fault is not None:
+            error.add_note(
+                f"{self.stream.device} cannot be used any more in this process: threads of this kernel wait at a named "
+                "barrier, which counts those who have ended, so that the launch had to be ended with them."
+            )
+        return error
