@@ -67,9 +67,9 @@ class Device(metaclass=Shown):
     Args:
         which: an ordinal, ``"cuda"`` (or ``"gpu"``), ``"cuda:1"`` or ``"cpu"``.
         like: the GPU whose limits the CPU device has, for example ``"sm_90"`` (the default).
-        check: ``"off"`` or ``"bounds"`` (True): whether kernels are checked unless a launch says otherwise. Default
-            ``"bounds"`` on the CPU device, ``"off"`` on a GPU; docs/host.md says what each finds. With ``"off"`` an index
-            that is out of range reads or overwrites other memory, and on the CPU device may end the process.
+        check: ``"off"`` or ``"bounds"`` (True): whether kernels are checked unless a launch says otherwise, and for what
+            (docs/host.md). Default ``"bounds"`` on the CPU device, ``"off"`` on a GPU. With ``"off"`` an index that is
+            out of range reads or overwrites other memory, and on the CPU device may end the process.
 
     Raises:
         DeviceNotFoundError: there is no such device, or its driver does not work.
