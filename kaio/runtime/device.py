@@ -67,7 +67,7 @@ class Device(metaclass=Shown):
     Args:
         which: an ordinal, ``"cuda"`` (or ``"gpu"``), ``"cuda:1"`` or ``"cpu"``.
         like: the GPU whose limits the CPU device has, for example ``"sm_90"`` (the default).
-        check: ``"off"`` or ``"bounds"`` (True): whether kernels are checked unless a launch says otherwise, and for what
+        check: ``"off"`` or ``"bounds"`` (True): what is found while kernels run, unless a launch says otherwise
             (docs/host.md). Default ``"bounds"`` on the CPU device, ``"off"`` on a GPU. With ``"off"`` an index that is
             out of range reads or overwrites other memory, and on the CPU device may end the process.
 
