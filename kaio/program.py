@@ -46,11 +46,13 @@ class Build(NamedTuple):
     check: the level (docs/host.md has a table of them)
     stepped: every thread can be started by itself and in any order, which a schedule needs (CPU device only)
     traced: the values of a thread are told line by line (CPU device only)
+    covered: each write to an `Out` buffer is noted (CPU device only)
     """
 
     check: Level = "bounds"
     stepped: bool = False
     traced: bool = False
+    covered: bool = False
 
 
 UNCHECKED = Build("off")

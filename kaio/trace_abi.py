@@ -26,13 +26,13 @@ from kaio.print_abi import Printed
 from kaio.source import Source
 
 __all__ = [
-    "ALL", "ANYONE", "BREAKS", "HOOK", "LEVEL", "NOTHING", "RESULT", "STATE", "TAG_NBYTES", "WATCHED_BLOCK",
+    "ALL", "ANYONE", "BREAKS", "COVERED", "HOOK", "LEVEL", "NOTHING", "RESULT", "STATE", "TAG_NBYTES", "WATCHED_BLOCK",
     "WATCHED_THREAD", "Array", "Choice", "Frame", "Kind", "Known", "Layout", "Member", "Note", "Number", "Part",
     "Parts", "Slot", "Watched",
 ]  # fmt: skip
 
-STATE = struct.Struct("@qqii")  # hook, block, thread, level
-HOOK, WATCHED_BLOCK, WATCHED_THREAD, LEVEL = 0, 8, 16, 20
+STATE = struct.Struct("@qqiiq")  # hook, block, thread, level; address of the table of `coverage_abi`
+HOOK, WATCHED_BLOCK, WATCHED_THREAD, LEVEL, COVERED = 0, 8, 16, 20, 24
 ANYONE = -1  # as the block or the thread: any
 NOTHING, BREAKS, ALL = 0, 1, 2  # levels: call the hook never, at `breakpoint()` only, at each note
 TAG_NBYTES = 4

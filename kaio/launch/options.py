@@ -81,7 +81,12 @@ _READERS = {
 
 def build_for(kernel: str, device: Device, check: Level | None, options: RunOptions) -> Build:
     """How a kernel is compiled to run so on a device; UnsupportedFeatureError for what the device does not have."""
-    build = Build(check or device.check, stepped=options.schedule is not None, traced=options.watch is not None)
+    build = Build(
+        check or device.check,
+        stepped=options.schedule is not None,
+        traced=options.watch is not None,
+        covered=options.coverage,
+    )
     if device.kind == "cuda":
         _check_gpu(kernel, device, options)
     return build

@@ -21,9 +21,10 @@ from queue import SimpleQueue
 from typing import Any
 
 from kaio import host_abi as abi
-from kaio import print_abi
+from kaio import print_abi, trace_abi
 from kaio.errors import InternalError, KaioError
 from kaio.program import HostProgram
+from kaio.runtime.coverage import Coverage
 from kaio.runtime.host_faults import FaultRecord, fault_error
 from kaio.runtime.printing import PrintRing
 from kaio.runtime.stream import USUAL, RunOptions
@@ -277,6 +278,15 @@ def _work(jobs: SimpleQueue[_Job | None]) -> None:
         del job
 
 
+def _looking_on(options: RunOptions, coverage: Coverage | None) -> Watch | None:
+    """Who looks on at a launch; None where nobody does."""
+    if coverage is None:
+        return options.watch
+    watch = options.watch or Watch(lambda _: False, level=trace_abi.NOTHING)
+    watch.cover(coverage.address)
+    return watch
+
+
 class HostKernel:
     """A host program, loaded. `run` may be called from several threads at once."""
 
@@ -323,8 +333,9 @@ class HostKernel:
         if threads > abi.MAX_THREADS:
             raise InternalError(f"a block of {threads} threads was launched; {abi.MAX_THREADS} is the most")
         group = self._group(grid, cluster)
-        watch = options.watch if self.program.watched is not None else None
-        count = 1 if watch is not None else min(workers.count, blocks // max(1, group))
+        count = 1 if options.watch is not None else min(workers.count, blocks // max(1, group))
+        coverage = Coverage(self.program, arguments, grid, block) if options.coverage else None
+        watch = _looking_on(options, coverage)
         records, counter = workers.take(count), _Memory(64)
         try:
             workers.begin(self.program.name, counter)
@@ -340,6 +351,8 @@ class HostKernel:
             if faults:
                 raise fault_error(self.program, min(faults, key=lambda fault: fault.block), grid, block)
             workers.check()
+            if coverage is not None and (missed := coverage.fault()) is not None:
+                raise missed
         finally:
             workers.end(counter)
             workers.give_back(records)
@@ -348,9 +361,7 @@ class HostKernel:
 
     def _show(self, record: _Record, watch: Watch | None) -> None:
         """Let somebody look on at the blocks of a record."""
-        address = 0
-        if watch is not None and self.program.watched is not None:
-            address = watch.begin(self.program.watched)
+        address = 0 if watch is None else watch.begin(self.program.watched)
         for slot in range(record.blocks):
             struct.pack_into("@P", record.context.view, slot * abi.CONTEXT_NBYTES + abi.WATCH, address)
 

@@ -14,7 +14,6 @@ _UNBUILT: dict[str, str] = {
     "schedule": "leave it out: threads go on in the order of their numbers",
     "fuel": "leave it out",
     "timeout_s": "leave it out, and wait with a time limit: `done.wait(timeout_s=…)`",
-    "coverage": "leave it out",
     "partial_barriers": "leave it out, and let every thread of a block reach its barriers",
 }
 

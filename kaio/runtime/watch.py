@@ -93,16 +93,22 @@ class Watch:
         self._state = ctypes.create_string_buffer(abi.STATE.size)
         self._hook = _HOOK(self._told)  # which native code calls: it lives as long as this does
         self._problem: BaseException | None = None
+        self._covered = 0
         self.follow(thread, block, level)
 
     def follow(self, thread: int, block: int, level: int) -> None:
         """Look at this thread of this block from now on, so closely."""
         address = ctypes.cast(self._hook, ctypes.c_void_p).value
-        abi.STATE.pack_into(self._state, 0, address, block, thread, level)
+        abi.STATE.pack_into(self._state, 0, address, block, thread, level, self._covered)
 
-    def begin(self, watched: abi.Watched) -> int:
+    def cover(self, table: int) -> None:
+        """Let the kernel note its writes in the table of `coverage_abi` at this address."""
+        self._covered = table
+        abi.STATE.pack_into(self._state, 0, *abi.STATE.unpack(self._state)[:-1], table)
+
+    def begin(self, watched: abi.Watched | None) -> int:
         """A kernel is about to run; gives the address of the state."""
-        self._watched = watched
+        self._watched = watched or self._watched
         return ctypes.addressof(self._state)
 
     def end(self) -> None:

@@ -17,6 +17,7 @@ from kaio.dsl.compiler.emission.emit import Emitter
 from kaio.dsl.compiler.emission.notes import Notes
 from kaio.dsl.compiler.emission.scalars import alignment, nbytes
 from kaio.dsl.compiler.emission.target import BufferValue
+from kaio.dsl.compiler.host.coverage import note_write
 from kaio.dsl.compiler.host.host_context import I32, I64
 from kaio.dsl.compiler.host.host_notes import HostNotes
 from kaio.dsl.compiler.host.host_threads import Thread
@@ -144,7 +145,9 @@ class Body(Thread):
             e.b.store(value, pointer, align=alignment(e, value.type))
 
     def touch(self, e: Emitter, pointer: llvm.Value, access: Access) -> None:
-        """Nobody looks."""
+        """Who watches where a kernel writes looks here."""
+        if self.build.covered:
+            note_write(self, e, pointer, access)
 
     # -------------------------------------------------------------- Target: checks
 
