@@ -206,9 +206,11 @@ class HostProgram(Program):
 
     `scheduler` is the object code of the block scheduler; `frame_nbytes` is the coroutine frame of one
     thread, 0 where no thread of the kernel ever waits; `watched` is of a kernel that was compiled to be watched.
+    `straight` is how many statements a thread does at most, 0 where it has loops or nobody knows.
     """
 
     code: bytes = field(repr=False)
     scheduler: bytes = field(repr=False)
     frame_nbytes: int
     watched: Watched | None = field(default=None, kw_only=True, repr=False)
+    straight: int = field(default=0, kw_only=True)

@@ -20,6 +20,7 @@ from kaio.runtime.cpu_stream import CpuStream, Servers
 from kaio.runtime.device import Device, MemoryInfo
 from kaio.runtime.failures import Failures
 from kaio.runtime.foreign import Foreign
+from kaio.runtime.host_short import ShortLaunches
 from kaio.runtime.leaving import finish
 from kaio.runtime.limits import describe
 from kaio.runtime.memory import Memory
@@ -37,11 +38,12 @@ _STOP_S = 0.5  # how long blocks that run may take to end once no more are start
 class CpuLoaded:
     """A host program whose code is loaded."""
 
-    __slots__ = ("kernel", "max_threads", "name", "program")
+    __slots__ = ("kernel", "max_threads", "name", "program", "short")
 
     def __init__(self, program: Any, kernel: Any) -> None:
         self.program, self.kernel, self.name = program, kernel, program.name
         self.max_threads: int | None = None
+        self.short = ShortLaunches(kernel)
 
     def resident_blocks(self, device: CpuDevice, threads: int, shared_nbytes: int) -> int:
         """How many blocks of this size a multiprocessor of the GPU it is like runs at once, but for their registers."""

@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from kaio.errors import InternalError, KaioError
+from kaio.program import Access
 from kaio.runtime.completion import Completion
 from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses
 
@@ -35,8 +36,8 @@ class CpuCompletion(Completion):
 
     def __init__(self, stream: CpuStream) -> None:
         self.stream = stream
-        self._gate = threading.Lock()  # held until the work is done: who waits takes it and passes it on
-        self._gate.acquire()
+
+    _gate: threading.Lock | None = None  # held until the work is done: who waits takes it and passes it on
 
     def _block(self, timeout_s: float | None) -> bool:
         if not self._finished:
@@ -45,20 +46,34 @@ class CpuCompletion(Completion):
                     "what is written to `sys.stdout` for a kernel waits for work on the kernel's own stream",
                     help="launch it on another stream, or wait elsewhere",
                 )
-            if not self._gate.acquire(timeout=-1 if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX)):
-                return self._finished
-            self._gate.release()
+            gate = self._find_gate()
+            if gate is not None:
+                if not gate.acquire(timeout=-1 if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX)):
+                    return self._finished
+                gate.release()
         return True
+
+    def _find_gate(self) -> threading.Lock | None:
+        """What to wait at, None if the work is done."""
+        with self.stream._lock:
+            if self._finished:
+                return None
+            if self._gate is None:
+                self._gate = threading.Lock()
+                self._gate.acquire()
+            return self._gate
 
     def _finish(self, error: BaseException | None) -> None:
         if error is not None:
             # Without its traceback, whose frames would keep the buffers alive.
             self._error = error.with_traceback(None)
             self.stream.device.failures.note(self)
-        self._finished = True
+        with self.stream._lock:
+            self._finished = True
         if "_callbacks" in self.__dict__:
             self.stream.device.servers.call_back(self)
-        self._gate.release()
+        if self._gate is not None:
+            self._gate.release()
 
 
 class _Work:
@@ -96,6 +111,19 @@ class _Work:
             error.__cause__ = problem
         self.keep, self.call, self.writers, self.readers = [], None, [], []
         done._finish(error)
+
+
+def _is_in_use(buffer: GpuBuffer[Any], access: Access) -> bool:
+    """Whether work on a buffer has to be done first."""
+    buffer.check_usable()
+    memory = buffer.memory
+    if memory.writer is not None and not memory.writer._finished:
+        return True
+    if access != "In":
+        for reader in memory.readers.values():
+            if not reader._finished:
+                return True
+    return False
 
 
 def _nothing() -> None:
@@ -210,6 +238,12 @@ class CpuStream(Stream):
         """Launch a loaded host program; see `Stream.launch`."""
         if 0 in grid:
             return Completion.completed(self)
+        if together is None and options == USUAL and loaded.short is not None:
+            free = loaded.short.find(grid, block, shared_nbytes)
+            if free is not None:
+                here = self._run_here(free, loaded, grid, block, arguments, uses, shared_nbytes, timed)
+                if here is not None:
+                    return here
         arguments = bytes(arguments)
         workers = self.device.workers
         if grid != (1, 1, 1):
@@ -221,6 +255,55 @@ class CpuStream(Stream):
             timed,
             loaded,
         )
+
+    def _run_here(
+        self,
+        free: Any,
+        loaded: Any,
+        grid: Dims,
+        block: Dims,
+        arguments: bytes,
+        uses: Uses,
+        shared_nbytes: int,
+        timed: bool,
+    ) -> CpuCompletion | None:
+        """Run a short launch in this thread, if nothing has to be done before it; None if something has."""
+        done = CpuCompletion(self)
+        done._timed, done._loaded = timed, loaded
+        with self.device._lock, self._lock:
+            if self._serving:
+                return None
+            for buffer, access in uses:
+                if _is_in_use(buffer, access):
+                    return None
+            self._serving, self._server, self._last = True, threading.get_ident(), weakref.ref(done)
+            for buffer, access in uses:
+                buffer.memory.record(self, done, access != "In")
+            keep = [buffer.memory.owner for buffer, _ in uses]
+        error = None
+        try:
+            start = time.perf_counter()
+            loaded.short.run(free, grid, block, arguments, shared_nbytes, self.device.workers)
+            done._elapsed_ms = (time.perf_counter() - start) * 1e3
+        except KaioError as problem:
+            error = problem
+        except BaseException as problem:  # Ctrl-C goes to who launches
+            error = KaioError(f"the launch was interrupted: {problem!r}", help="launch it again")
+            done._seen = True
+            raise
+        finally:
+            del keep
+            done._finish(error)
+            self._leave()
+        return done
+
+    def _leave(self) -> None:
+        """Let others serve the stream: what was put there meanwhile needs a thread."""
+        with self._lock:
+            self._server = None
+            self._serving = bool(self._pending)
+        if self._serving and not self.device.servers.take(self):
+            self.work_off()
 
     def prepare(
         self,

@@ -26,6 +26,7 @@ from kaio.errors import InternalError, KaioError
 from kaio.program import HostProgram
 from kaio.runtime.coverage import Coverage
 from kaio.runtime.host_faults import FaultRecord, fault_error
+from kaio.runtime.host_short import MOST_STATEMENTS, ShortLaunch
 from kaio.runtime.printing import PrintRing
 from kaio.runtime.stream import USUAL, RunOptions
 from kaio.runtime.watch import Watch
@@ -301,6 +302,7 @@ class HostKernel:
         self._start = self._library.address("k_start" if waits else "k_plain")
         self._run = self._library.address("k_run") if waits else self._start
         self._worker, self._scheduler = _scheduler(program.scheduler)
+        self._direct = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(self._scheduler.address("kaio_worker"))
         self._ring: PrintRing | None = None
         self._kinds = (ctypes.c_int32 * max(1, len(kinds)))(*kinds)
         self._reach = (ctypes.c_int64 * max(1, len(kinds)))(*(site.reach for site in program.sites))
@@ -358,6 +360,24 @@ class HostKernel:
             workers.give_back(records)
             if self._ring is not None:
                 self._ring.show()
+
+    def is_short(self, grid: Dim3, block: Dim3) -> bool:
+        """Whether a launch is over so soon that it is not worth a thread: see `host_short`."""
+        statements, program = self.program.straight, self.program
+        is_plain = program.watched is None and not program.prints and not self._site_kinds & {"grid", "cluster"}
+        return is_plain and 0 < statements * math.prod(grid) * math.prod(block) <= MOST_STATEMENTS
+
+    def make_short(self, grid: Dim3, block: Dim3, shared_nbytes: int, workers: WorkerPool) -> ShortLaunch:
+        """A launch made ready to be run again and again, by one thread at a time and without help."""
+        record, counter = workers.take(1)[0], _Memory(64)
+        packed = _Memory(max(1, self.program.block.size))
+        self._prepare(record, grid, block, packed.address, counter.address, 1, shared_nbytes, (1, 1, 1))
+        self._show(record, None)
+
+        def raise_fault() -> None:
+            raise fault_error(self.program, record.faults()[0], grid, block)
+
+        return ShortLaunch(self._direct, record, counter, packed, raise_fault, workers.check)
 
     def _show(self, record: _Record, watch: Watch | None) -> None:
         """Let somebody look on at the blocks of a record."""

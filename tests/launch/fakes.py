@@ -38,6 +38,7 @@ class Loaded:
     program: Program
     max_threads: int | None = None
     name: str = ""
+    short: None = None
 
     def resident_blocks(self, device: kaio.Device, threads: int, shared_nbytes: int) -> int:
         """Each multiprocessor runs two blocks."""

@@ -79,11 +79,20 @@ def latch(make_latch: Callable[[], Any]) -> Any:
     return make_latch()
 
 
+@pytest.fixture
+def latch_cpu() -> Iterator[CpuLatch]:
+    """The same of the CPU device alone."""
+    latch = CpuLatch()
+    yield latch
+    latch.release()
+    kaio.Device("cpu").wait(timeout_s=60)
+
+
 class FakeKernel:
     """What the CPU device takes for a loaded program: a Python function of grid, block and argument bytes."""
 
     name = "fake"
-    max_threads = None
+    max_threads = short = None
 
     def __init__(self, function: Callable[..., object]) -> None:
         self._function = function

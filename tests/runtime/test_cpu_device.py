@@ -524,7 +524,7 @@ def test_a_prepared_launch_repeats_and_notices_a_closed_buffer(cpu: Any) -> None
     x, seen = cpu.alloc_zeros(1, i32), []
 
     class Kernel:
-        name, max_threads = "count", None
+        name, max_threads, short = "count", None, None
 
         class kernel:
             @staticmethod

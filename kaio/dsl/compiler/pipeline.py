@@ -6,7 +6,7 @@ import threading
 import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl.blocks import grid_sync
@@ -15,6 +15,7 @@ from kaio.dsl.compiler.check import read_kernel
 from kaio.dsl.compiler.ir import Typed, calls_of
 from kaio.dsl.compiler.middle import Middle, middle_of
 from kaio.dsl.compiler.options import CompileOptions
+from kaio.dsl.compiler.straight import straight
 from kaio.dsl.index import grid
 from kaio.dsl.types import Signature, Specialisation
 from kaio.errors import CompileError, InternalError, KaioError, is_message
@@ -123,6 +124,8 @@ def compile_host(front: Front, specialisation: Specialisation, options: CompileO
         middle = middle_of(front, specialisation)
         module = emit_host(middle.typed, build=build, contract=options.contract)
         program = link_host(module, front.signature.name, specialisation.arguments, specialisation.index_bits)
+    if build in (UNCHECKED, Build("bounds")):
+        program = replace(program, straight=straight(middle.typed))
     stages = {**middle.stages, "llvm": module.text}
     return Compiled(program, tuple(middle.captures.values()), stages, _grid_ranks(middle.typed))
 
