@@ -3,6 +3,9 @@
 - saxpy of 16M elements, bounds checked (the default) and not;
 - matmul of 512 x 512 through 16 x 16 tiles: njit has the same tiling;
 - a barrier, a `syncwarp` and a shuffle: ns a thread;
+- a launch of one block of 64 threads, launched and waited for, in a row: with checks of its arguments and bound, and
+  one whose threads have a loop, which gets a thread of the stream;
+- the first launch of a process that several workers share, over later ones: what starting them costs;
 - saxpy of 4096 elements on the simulator, in a process of its own (it is switched on by an environment variable).
 
 All this runs on one core, to which the process is bound, so that the CPU device has one worker as njit has one
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from harness import Report, compare, fresh_process, ratio, timed
@@ -63,6 +67,28 @@ def one():
 
 one()
 print(statistics.median(one() for _ in range(9)))
+"""
+
+
+STARTED = """
+import os, statistics, time
+import numpy as np
+import kaio
+from examples.saxpy import saxpy
+
+os.sched_setaffinity(0, range(os.cpu_count()))
+device = kaio.Device("cpu")
+x, y = device.alloc_from(np.ones(1 << 20, np.float32)), device.alloc_from(np.ones(1 << 20, np.float32))
+saxpy.over(64).launch(x[:64], y[:64], 2.0).wait()
+bound = saxpy.over(x.size).bind(x, y, 2.0)
+
+def one():
+    start = time.perf_counter()
+    bound.launch().wait()
+    return (time.perf_counter() - start) * 1e6
+
+first = one()
+print(first - statistics.median(one() for _ in range(50)))
 """
 
 
@@ -164,6 +190,19 @@ def _meeting_on(made: kaio.Kernel, out: kaio.GpuBuffer) -> Callable[[], float]:
     return lambda: timed(lambda: bound.launch().wait(), unit="ns") / (ROUNDS * THREADS)
 
 
+def launch_cases() -> dict[str, Callable[[], float]]:
+    device = kaio.Device("cpu")
+    x, y = device.alloc_from(np.ones(64, np.float32)), device.alloc_zeros(64, f32)
+    launcher, out = saxpy.over(64).block(64), device.alloc_zeros(64, i32)
+    bound, loop = launcher.bind(x, y, 2.0), barriers.grid(1).block(64)
+    works = {
+        "launch and wait, one block": lambda: launcher.launch(x, y, 2.0).wait(),
+        "launch and wait, one block, bound": lambda: bound.launch().wait(),
+        "launch and wait, one block with a loop": lambda: loop.launch(out, 1).wait(),
+    }
+    return {name: partial(timed, work, repeat=500, unit="us") for name, work in works.items()}
+
+
 def simulator_cases() -> dict[str, Callable[[], float]]:
     device = kaio.Device("cpu")
     x, y = device.alloc_from(np.ones(SIMULATED, np.float32)), device.alloc_zeros(SIMULATED, f32)
@@ -180,8 +219,10 @@ def main() -> None:
     big = compare(saxpy_cases() | matmul_cases(), unit="ms", rounds=11)
     barrier = compare(barrier_case(), unit="ns", rounds=11)
     small = compare(simulator_cases(), unit="ms", rounds=5, warm_up=1)
+    launches = compare(launch_cases(), unit="us", rounds=15)
+    started = compare({"workers start, first launch only": lambda: fresh_process(STARTED)}, unit="us", rounds=5)
     spread = compare({"saxpy 16M kaio, bounds, every core": lambda: fresh_process(ALL_CORES)}, unit="ms", rounds=3)
-    for measured in (big, barrier, small, spread):
+    for measured in (big, barrier, launches, started, small, spread):
         report.add(measured.values())
     njit, tiled = big["saxpy 16M njit"], big["matmul 512 njit, same tiling"]
     report.ratios = {
@@ -191,6 +232,7 @@ def main() -> None:
         "matmul_512_bounds_speed_over_njit": ratio(tiled, big["matmul 512 kaio, bounds"]),
         "matmul_512_unchecked_speed_over_njit": ratio(tiled, big["matmul 512 kaio, unchecked"]),
         "saxpy_4096_speed_over_simulator": ratio(small["saxpy 4096 Numba simulator"], small["saxpy 4096 kaio"]),
+        "launch_and_wait_us": round(launches["launch and wait, one block"].median, 2),
         "barrier_ns_per_thread": round(barrier["barrier, per thread"].median, 3),
         "syncwarp_ns_per_thread": round(barrier["syncwarp, per thread"].median, 3),
         "shuffle_ns_per_thread": round(barrier["shuffle, per thread"].median, 3),
