@@ -103,7 +103,7 @@ def test_without_a_docstring_it_says_how_it_is_launched() -> None:
 
 def test_what_is_for_users_is_listed() -> None:
     named = {name for name in dir(saxpy) if not name.startswith("_")}
-    launching = {"over", "grid", "block", "shared", "on", "options", "launch", "bind"}
+    launching = {"over", "grid", "block", "shared", "on", "options", "launch", "bind", "trace"}
     looking = {"compile", "stages", "ptx", "llvm", "types", "name", "signature", "launch_bounds"}
     assert named == launching | looking
 
