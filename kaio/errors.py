@@ -161,6 +161,11 @@ class OutOfMemoryError(KaioError):
 class KernelFault(KaioError):
     """A kernel failed while it ran: an index out of range, an assertion, a driver fault."""
 
+    @property
+    def kind(self) -> str:
+        """What was found: ``index``, ``assert``, ``race``, ``coverage`` …; empty of a fault of the driver."""
+        return str(self.facts.get("kind", ""))
+
 
 class ContextPoisonedError(KaioError):
     """A CUDA context faulted earlier in this process and cannot be used again; `fault` is what happened first."""

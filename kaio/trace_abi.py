@@ -281,3 +281,8 @@ class Watched:
 
     notes: tuple[Note, ...]
     frames: tuple[Frame, ...]
+
+    @property
+    def breaks(self) -> bool:
+        """Whether a thread may come to a `breakpoint()`."""
+        return any(note.kind == "break" for note in self.notes)

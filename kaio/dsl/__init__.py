@@ -1,7 +1,8 @@
 """What a kernel may say, and (in `compiler`) how it is translated."""
 
-from kaio.dsl import atomic, casts, complex_calls, index, memory, numeric, printing, sync, vector_functions
+from kaio.dsl import atomic, breakpoints, casts, complex_calls, index, memory, numeric, printing, sync, vector_functions
 
 __all__ = [
-    "atomic", "casts", "complex_calls", "index", "memory", "numeric", "printing", "sync", "vector_functions",
+    "atomic", "breakpoints", "casts", "complex_calls", "index", "memory", "numeric", "printing", "sync",
+    "vector_functions",
 ]  # fmt: skip

@@ -249,12 +249,15 @@ class CpuStream(Stream):
         if grid != (1, 1, 1):
             workers.start()  # here, as Python may be about to end when the stream comes to it
         cluster = (1, 1, 1) if together is None else together.cluster
-        return self.submit(
+        done = self.submit(
             lambda: loaded.kernel.run(grid, block, arguments, workers, shared_nbytes, cluster, options),
             uses,
             timed,
             loaded,
         )
+        if loaded.kernel.breaks:  # a prompt and whoever launches would both read what is typed
+            done._block(None)
+        return done
 
     def _run_here(
         self,

@@ -279,15 +279,6 @@ def _work(jobs: SimpleQueue[_Job | None]) -> None:
         del job
 
 
-def _looking_on(options: RunOptions, coverage: Coverage | None) -> Watch | None:
-    """Who looks on at a launch; None where nobody does."""
-    if coverage is None:
-        return options.watch
-    watch = options.watch or Watch(lambda _: False, level=trace_abi.NOTHING)
-    watch.cover(coverage.address)
-    return watch
-
-
 class HostKernel:
     """A host program, loaded. `run` may be called from several threads at once."""
 
@@ -335,9 +326,12 @@ class HostKernel:
         if threads > abi.MAX_THREADS:
             raise InternalError(f"a block of {threads} threads was launched; {abi.MAX_THREADS} is the most")
         group = self._group(grid, cluster)
-        count = 1 if options.watch is not None else min(workers.count, blocks // max(1, group))
+        watch = self._watch(options, grid, block)
+        count = 1 if watch is not None else min(workers.count, blocks // max(1, group))
         coverage = Coverage(self.program, arguments, grid, block) if options.coverage else None
-        watch = _looking_on(options, coverage)
+        if coverage is not None:
+            watch = watch or Watch(lambda _: False, level=trace_abi.NOTHING)
+            watch.cover(coverage.address)
         records, counter = workers.take(count), _Memory(64)
         try:
             workers.begin(self.program.name, counter)
@@ -378,6 +372,19 @@ class HostKernel:
             raise fault_error(self.program, record.faults()[0], grid, block)
 
         return ShortLaunch(self._direct, record, counter, packed, raise_fault, workers.check)
+
+    @property
+    def breaks(self) -> bool:
+        """Whether a thread may stop at a `breakpoint()`."""
+        return self.program.watched is not None and self.program.watched.breaks
+
+    def _watch(self, options: RunOptions, grid: Dim3, block: Dim3) -> Watch | None:
+        """Who looks on at a launch; None where nobody does."""
+        if options.watch is not None or not self.breaks:
+            return options.watch
+        from kaio.runtime.prompt import stops_for  # `pdb` takes its time
+
+        return stops_for(self.program.name, grid, block)
 
     def _show(self, record: _Record, watch: Watch | None) -> None:
         """Let somebody look on at the blocks of a record."""

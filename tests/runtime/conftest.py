@@ -93,6 +93,7 @@ class FakeKernel:
 
     name = "fake"
     max_threads = short = None
+    breaks = False
 
     def __init__(self, function: Callable[..., object]) -> None:
         self._function = function

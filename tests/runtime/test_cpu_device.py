@@ -527,6 +527,8 @@ def test_a_prepared_launch_repeats_and_notices_a_closed_buffer(cpu: Any) -> None
         name, max_threads, short = "count", None, None
 
         class kernel:
+            breaks = False
+
             @staticmethod
             def run(grid: Any, block: Any, arguments: bytes, workers: Any, *rest: Any) -> None:
                 seen.append((grid, block, arguments, *rest))

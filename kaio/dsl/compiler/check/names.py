@@ -17,7 +17,7 @@ from kaio.errors import Mistake
 
 __all__ = ["check_names"]
 
-_BUILTINS = ("range", "min", "max", "abs", "int", "float", "bool", "complex", "len", "round", "print")
+_BUILTINS = ("range", "min", "max", "abs", "int", "float", "bool", "complex", "len", "round", "print", "breakpoint")
 _BUFFER_ATTRIBUTES = ("size", "shape", "strides", "ndim", "dtype")
 _AXES = ("x", "y", "z")
 
@@ -125,7 +125,6 @@ _INSTEAD = {
     "quit": "end this thread with `return`",
     **dict.fromkeys(("warpSize", "warpsize", "WARP_SIZE"), "a warp has 32 threads: write 32"),
     "gridsize": "write `kaio.grid_dim.x * kaio.block_dim.x`",
-    "breakpoint": 'run the kernel on `kaio.Device("cpu")`, which finds faults, or store values and look at them after',
     **dict.fromkeys(("str", "repr", "ascii", "format", "chr", "ord", "hex", "oct", "bin"), _FORMAT_LATER),
     **dict.fromkeys(("list", "dict", "set", "frozenset", "bytes", "bytearray", "memoryview"), _ARRAY),
     **dict.fromkeys(("type", "isinstance", "issubclass", "hasattr", "callable"), _KNOWN_TYPE),

@@ -7,6 +7,7 @@ import ast
 from llvmlite import ir as llvm
 
 from kaio import host_abi as abi
+from kaio.dsl.breakpoints import BREAKPOINT
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.emission.access import Access
 from kaio.dsl.compiler.emission.arguments import argument_types
@@ -54,7 +55,7 @@ class Body(Thread):
         self._scratches: dict[int, int] = {}
         self._exits: dict[Place, int] = {}
         self._returns = _returns(typed.function.source)
-        self.watching = HostNotes(self) if build.traced else None
+        self.watching = HostNotes(self) if build.traced or _breaks(typed) else None
         self.notes = self.watching or Notes()
 
     def emit(self) -> None:
@@ -200,6 +201,11 @@ class Body(Thread):
 def _waits(typed: ir.Typed) -> bool:
     """Whether a thread may wait for others in this function or one that it calls."""
     return any(isinstance(call.callee, Intrinsic) and call.callee.suspends for _, call in ir.calls_of(typed))
+
+
+def _breaks(typed: ir.Typed) -> bool:
+    """Whether a thread may come to a `breakpoint()`."""
+    return any(call.callee is BREAKPOINT for _, call in ir.calls_of(typed))
 
 
 def _natural(pointer: llvm.Value) -> int:

@@ -209,7 +209,7 @@ class HostNotes(Notes):
         stop = e.b.call(_teller(self.body.module), facts)
         if kind in ("line", "break"):
             with self.body.unless(e, e.b.icmp_unsigned("==", stop, I32(0))):
-                self.body.fault(e, Site("stopped", e.place, e.trace))
+                self.body.fault(e, Site("stopped", e.place, e.trace, "the launch was stopped at the prompt"))
 
     def _write(self, e: Emitter, memory: llvm.Value, start: int, values: Iterable[llvm.Value]) -> None:
         for value in values:
