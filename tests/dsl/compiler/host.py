@@ -11,7 +11,9 @@ import numpy as np
 import kaio
 from kaio import In, i32
 from kaio.dsl.compiler.host import emit_host as emitter
+from kaio.dsl.compiler.host import split_body
 from kaio.dsl.compiler.host.emit_host import HostModule
+from kaio.dsl.compiler.host.fission_plan import Refused
 from kaio.dsl.compiler.host.link_host import link_host
 from kaio.dsl.compiler.host.prove import Prover
 from kaio.dsl.compiler.middle import Middle
@@ -86,6 +88,17 @@ def unproved(function: Callable[..., Any], monkeypatch: Any, **options: Any) -> 
     """The same without the proof."""
     with monkeypatch.context() as patch:
         patch.setattr(emitter, "Prover", NoProof)
+        return compiled(function, **options)
+
+
+def unsplit(function: Callable[..., Any], monkeypatch: Any, **options: Any) -> Compiled:
+    """The same as a coroutine, where threads wait."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise Refused("asked for")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(split_body, "fission", refuse)
         return compiled(function, **options)
 
 

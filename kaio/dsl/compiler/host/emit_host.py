@@ -1,14 +1,15 @@
 """Typed IR to LLVM for this machine: one function per kernel, in which a barrier is a suspension and a fault a branch.
 
 A kernel in which a thread may wait becomes a coroutine, one frame per thread, that `k_start` and `k_run` start and
-resume. Every other kernel is inlined into loops over the threads of a block (`k_plain`), which LLVM vectorises; there a
-second, unguarded copy of the body runs in the blocks for which `prove` shows, at run time, that no check can fail.
+resume; or it is split at its barriers (`fission`) where all threads come to each of them. Every other kernel is inlined
+into loops over the threads of a block (`k_plain`), which LLVM vectorises; there a second, unguarded copy of the body
+runs in the blocks for which `prove` shows, at run time, that no check can fail.
 The layout that this code shares with the scheduler and the runtime is in `kaio/host_abi.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from llvmlite import ir as llvm
@@ -19,10 +20,12 @@ from kaio.dsl.compiler.emission.arguments import argument_values
 from kaio.dsl.compiler.emission.checks import Sites
 from kaio.dsl.compiler.emission.emit import Emitter
 from kaio.dsl.compiler.emission.notes import Notes
-from kaio.dsl.compiler.host.host_body import Body
+from kaio.dsl.compiler.host.host_body import Body, waits_of
 from kaio.dsl.compiler.host.host_context import POINTER, VOID, load_arguments
 from kaio.dsl.compiler.host.host_drivers import emit_k_plain, emit_k_start_and_run
 from kaio.dsl.compiler.host.prove import Prover
+from kaio.dsl.compiler.host.split_body import SplitBody
+from kaio.dsl.sync import bar_sync
 from kaio.print_abi import Line
 from kaio.program import Build, DynamicArray, Site
 from kaio.trace_abi import Watched
@@ -54,31 +57,62 @@ class HostModule:
 def emit_host(typed: ir.Typed, *, build: Build, contract: bool = True) -> HostModule:
     """Emit a kernel; `build` says what is found while it runs."""
     module = llvm.Module(typed.function.name)
-    sites = Sites()
-    body = Body(module, typed, "body", sites, build=build, contract=contract)
+    body = Body(module, typed, "body", Sites(), build=build, contract=contract)
     if body.waits:
-        body.emit()
-        emit_k_start_and_run(body)
-        return _finish(body, ("k_start", "k_run"))
+        return _emit_waiting(body)
     if body.watching is not None:
         body.emit()
         emit_k_plain(body, None)
         return _finish(body, ("k_plain",))
-    proved = (0, 0)
     fast = Body(
-        module, typed, "body.fast", sites, build=build, contract=contract, prover=Prover(), constants=body.constants
-    )
+        module, typed, "body.fast", body.sites, build=build, contract=contract, prover=Prover(),
+        constants=body.constants,
+    )  # fmt: skip
     fast.emit()
     assert fast.prover is not None
-    if fast.prover.is_useful:
-        body.emit()
-        proved = fast.prover.counts
-        emit_k_plain(body, fast)
-    else:  # nothing can be proved, or there is nothing to prove: the one body keeps what checks it has
+    if not fast.prover.is_useful:  # nothing can be proved, or there is nothing to prove: it keeps what checks it has
         emit_k_plain(fast, None)
-    return replace(
-        _finish(body, ("k_plain",)), proved=proved, shared_nbytes=max(body.shared_nbytes, fast.shared_nbytes)
-    )
+        return _finish(fast, ("k_plain",))
+    body.emit()
+    emit_k_plain(body, fast)
+    return _finish(body, ("k_plain",), fast)
+
+
+def _emit_waiting(body: Body) -> HostModule:
+    """A kernel in which threads wait for others."""
+    build = body.build
+    can_split = build.check != "full" and not build.stepped and not build.traced
+    if can_split and all(wait is bar_sync for wait in waits_of(body.typed)):
+        fast = _split(body, Prover())
+        if fast is not None:
+            return _emit_split(fast, body)
+    body.emit()
+    emit_k_start_and_run(body)
+    return _finish(body, ("k_start", "k_run"))
+
+
+def _split(body: Body, prover: Prover | None) -> SplitBody | None:
+    """The same kernel split at its barriers; None where that is not possible."""
+    made = SplitBody(
+        body.module, body.typed, "split" if prover is None else "split.fast", body.sites, build=body.build,
+        contract=body.contract, prover=prover, constants=body.constants,
+    )  # fmt: skip
+    return made if made.split(in_strips=prover is not None) else None
+
+
+def _emit_split(fast: SplitBody, body: Body) -> HostModule:
+    """A kernel that can be split at its barriers, at least where its guards go as they mostly do.
+
+    Where they do not, or a strip would have threads left over, its threads run one by one: in a second version that is
+    split, too, or as coroutines, which also say what is wrong where not all threads come to a barrier.
+    """
+    slow = _split(body, None)
+    if slow is not None:
+        emit_k_plain(slow, fast)
+        return _finish(slow, ("k_plain",), fast)
+    body.emit()
+    emit_k_start_and_run(body, fast)
+    return _finish(body, ("k_start", "k_run"), fast)
 
 
 def emit_plain(typed: ir.Typed, name: str) -> HostModule:
@@ -96,22 +130,22 @@ def emit_plain(typed: ir.Typed, name: str) -> HostModule:
     return HostModule(str(module), (name,), (), 0, _libdevice(module), waits=False)
 
 
-def _finish(body: Body, exported: tuple[str, ...]) -> HostModule:
-    module = body.module
-    sites = tuple(body.sites.found)
-    dynamic = body.inputs.dynamic
-    prints = body.sites.prints.found
-    watched = None if body.watching is None else body.watching.finish()
+def _finish(body: Body, exported: tuple[str, ...], fast: Body | None = None) -> HostModule:
+    module, shared_nbytes, proved = body.module, body.shared_nbytes, (0, 0)
+    watched = None if body.watching is None else body.watching.finish()  # before the module is printed
+    if fast is not None and fast.prover is not None:
+        shared_nbytes, proved = max(shared_nbytes, fast.shared_nbytes), fast.prover.counts
     return HostModule(
         str(module),
         exported,
-        sites,
-        body.shared_nbytes,
+        tuple(body.sites.found),
+        shared_nbytes,
         _libdevice(module),
         body.waits,
-        dynamic,
-        prints=prints,
-        watched=watched,
+        body.inputs.dynamic,
+        proved,
+        body.sites.prints.found,
+        watched,
     )
 
 

@@ -10,9 +10,11 @@ from llvmlite import ir as llvm
 
 from kaio import host_abi as abi
 from kaio.dsl.compiler.emission.declared import call
+from kaio.dsl.compiler.host.fission_strip import STRIP
 from kaio.dsl.compiler.host.host_body import Body
 from kaio.dsl.compiler.host.host_context import I32, I64, POINTER, REGISTERS, VOID, field_of, frame_of, load_arguments
 from kaio.dsl.compiler.host.host_threads import Thread
+from kaio.dsl.compiler.host.split_body import SplitBody
 
 __all__ = ["emit_k_plain", "emit_k_start_and_run"]
 
@@ -67,16 +69,30 @@ def emit_k_plain(body: Thread, fast: Body | None) -> None:
     b, context, *_ = _define(body.module, "k_plain")
     launch = _load_launch(body, b, context)
     if fast is None:
-        _plain_loops(body, b, context, launch)
+        _whole_block(body, b, context, launch)
     else:
-        assert fast.prover is not None
-        holds = fast.prover.emit(b, dict(zip(REGISTERS, launch.registers, strict=True)), launch.arguments)
-        with b.if_else(holds, likely=True) as (proved, open_):
+        with b.if_else(_proof(fast, b, launch), likely=True) as (proved, open_):
             with proved:
-                _plain_loops(fast, b, context, launch)
+                _whole_block(fast, b, context, launch)
             with open_:
-                _plain_loops(body, b, context, launch)
+                _whole_block(body, b, context, launch)
     b.ret_void()
+
+
+def _proof(fast: Body, b: llvm.IRBuilder, launch: _Launch) -> llvm.Value:
+    """Whether the fast body may run this block: its proof holds, and strips have no threads left over."""
+    assert fast.prover is not None
+    holds = fast.prover.emit(b, dict(zip(REGISTERS, launch.registers, strict=True)), launch.arguments)
+    if isinstance(fast, SplitBody):
+        holds = b.and_(holds, b.icmp_unsigned("==", b.and_(launch.registers[0], I32(STRIP - 1)), I32(0)))
+    return holds
+
+
+def _whole_block(body: Thread, b: llvm.IRBuilder, context: llvm.Value, launch: _Launch) -> None:
+    if isinstance(body, SplitBody):
+        b.call(body.run, [context, *launch.registers, launch.shared, *launch.arguments])
+    else:
+        _plain_loops(body, b, context, launch)
 
 
 def _plain_loops(body: Thread, b: llvm.IRBuilder, context: llvm.Value, launch: _Launch) -> None:
@@ -88,10 +104,12 @@ def _plain_loops(body: Thread, b: llvm.IRBuilder, context: llvm.Value, launch: _
             b.call(body.function, [context, thread, x, y, z, *launch.registers, launch.shared, *launch.arguments])
 
 
-def emit_k_start_and_run(body: Thread) -> None:
-    """`k_start` and `k_run`."""
+def emit_k_start_and_run(body: Thread, fast: Body | None = None) -> None:
+    """`k_start` and `k_run`. Where the proof of a fast body holds, that runs the block when its threads are started."""
     b, context, first, stop, _ = _define(body.module, "k_start")
     launch = _load_launch(body, b, context)
+    if fast is not None:
+        _try_fast(fast, b, context, launch, stop)
     nx, ny = launch.registers[:2]
     with _loop(b, first, stop, "thread") as thread:
         row = b.udiv(thread, nx)
@@ -109,3 +127,14 @@ def emit_k_start_and_run(body: Thread) -> None:
         with b.if_then(b.icmp_signed("==", state, wanted), likely=True):
             call(b, "llvm.coro.resume", VOID, [frame_of(b, frames, nbytes, thread)])
     b.ret_void()
+
+
+def _try_fast(fast: Body, b: llvm.IRBuilder, context: llvm.Value, launch: _Launch, stop: llvm.Value) -> None:
+    """Run the whole block and let all of its threads have returned; a fault is in the context, as always."""
+    frames = b.load(field_of(b, context, abi.FRAMES, I64))
+    with b.if_then(b.and_(b.icmp_unsigned("!=", frames, I64(0)), _proof(fast, b, launch)), likely=True):
+        _whole_block(fast, b, context, launch)
+        states = b.bitcast(b.load(field_of(b, context, abi.WORDS, POINTER)), I32.as_pointer())
+        with _loop(b, I32(0), stop, "returned") as thread:
+            b.store(I32(-1), b.gep(states, [thread]))
+        b.ret_void()

@@ -243,7 +243,11 @@ def _range(start: _Interval, stop: _Interval, step: _Interval, is_signed: bool) 
             return proof.b.add(last[0], I64(1)), first[1]
         if step.constant is None:
             proof.require(proof.b.icmp_signed(">", proof.bounds(step)[0], I64(0)))
-        return first[0], proof.b.sub(last[1], I64(1))
+        highest = proof.b.sub(last[1], I64(1))
+        if step.constant is not None and step.constant > 1 and first[0] is first[1]:
+            turns = proof.b.sdiv(proof.b.sub(highest, first[0]), I64(step.constant))
+            highest = proof.b.add(first[0], proof.b.mul(turns, I64(step.constant)))
+        return first[0], highest
 
     return _Interval(emit, start.on_grid or stop.on_grid)
 

@@ -1,0 +1,334 @@
+"""How a kernel with barriers is taken apart: regions, groups, and where each value lives.
+
+A *region* is run by all threads one after the other: a loop over the threads goes round it. It begins where all of
+them are (outside divergent flow) and holds what is divergent behind that. Which region follows is the same for all
+threads, so it is decided once. A *group* is what lies between two barriers: regions that 16 threads side by side (a
+strip) run through together, before the next 16 do. So the loops over a strip are the innermost ones, and short enough
+for vectors; barriers are where every strip has ended its group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from llvmlite import ir as llvm
+from llvmlite.ir import instructions as kinds
+
+from kaio.dsl.compiler.host.flow import Flow, Uniformity, is_pure
+
+__all__ = ["Group", "MustPart", "Plan", "Refused", "Region"]
+
+_CHEAP = {
+    "add", "sub", "mul", "shl", "lshr", "ashr", "and", "or", "xor", "zext", "sext", "trunc", "icmp", "select",
+    "getelementptr", "bitcast", "ptrtoint", "inttoptr",
+}  # fmt: skip
+_DIVISIONS = {"udiv", "sdiv", "urem", "srem"}
+
+
+class Refused(Exception):
+    """The kernel is not one that can be taken apart; it stays a coroutine."""
+
+
+class MustPart(Exception):
+    """Threads come to divergent flow in two ways: they must go alone from this block on."""
+
+    def __init__(self, block: llvm.Block) -> None:
+        super().__init__(block.name)
+        self.block = block
+
+
+@dataclass(eq=False)
+class Region:
+    """Blocks that one loop over the threads goes round, in an order in which values come before their uses."""
+
+    head: llvm.Block
+    blocks: list[llvm.Block] = field(default_factory=list)
+    group: Group | None = None
+
+
+@dataclass(eq=False)
+class Group:
+    """Regions between barriers, in order; the first is where it begins.
+
+    is_serial: its threads must run one after the other, since they may do what others see, or end with a fault
+    """
+
+    number: int
+    regions: list[Region] = field(default_factory=list)
+    is_serial: bool = False
+    may_fault: bool = False
+
+    @property
+    def head(self) -> llvm.Block:
+        """The block at which it begins."""
+        return self.regions[0].head
+
+
+class Plan:
+    """The regions and groups of a function, and which values cross from one to another.
+
+    barriers: blocks at whose end all threads wait; serial: those that do what other threads may see in order
+    wide, narrow: what is uniform over the block, and over threads that differ in x alone
+    """
+
+    def __init__(self, flow: Flow, barriers: set[int], serial: set[int], wide: Uniformity, narrow: Uniformity) -> None:
+        self.flow, self.barriers, self.wide, self.narrow = flow, barriers, wide, narrow
+        self.leave = next(block for block in flow.blocks if not flow.after[id(block)])
+        self._check_flow()
+        self.order = _order(flow)
+        self._owner: dict[int, Region] = {}
+        self._find_regions()
+        self._merge_regions()
+        self.groups = self._find_groups()
+        for group in self.groups:
+            self._judge(group, serial)
+        self.block_of = {id(i): block for block in flow.blocks for i in block.instructions}
+        self._scalars = self._find_scalars()
+        self._cheap: dict[int, bool] = {}
+
+    def region(self, block: llvm.Block) -> Region:
+        """The region that a block is in."""
+        return self._owner[id(block)]
+
+    def group_of(self, value: Any) -> Group:
+        """The group in which a value is made."""
+        found = self.region(self.block_of[id(value)]).group
+        assert found is not None
+        return found
+
+    def is_inner(self, block: llvm.Block, to: llvm.Block) -> bool:
+        """Whether a way stays in the loop over the threads."""
+        return (
+            to is not self.leave
+            and id(block) not in self.barriers
+            and self._owner[id(to)] is self._owner[id(block)]
+            and to is not self._owner[id(to)].head
+        )
+
+    def stays(self, block: llvm.Block, to: llvm.Block) -> bool:
+        """Whether a way stays in the group."""
+        return (
+            to is not self.leave
+            and id(block) not in self.barriers
+            and self._owner[id(to)].group is self._owner[id(block)].group
+        )
+
+    def is_scalar(self, value: Any) -> bool:
+        """Whether an instruction is done once for all threads of a strip."""
+        return id(value) in self._scalars
+
+    def is_instruction(self, value: Any) -> bool:
+        """Whether a value is made in the function."""
+        return id(value) in self.block_of
+
+    def is_cheap(self, value: Any) -> bool:
+        """Whether to make a value again where it is used is better than to keep it: indices and addresses."""
+        found = self._cheap.get(id(value))
+        if found is None:
+            found = self._cheap[id(value)] = self._is_cheap(value)
+        return found
+
+    def _is_cheap(self, value: Any) -> bool:
+        if not self.is_instruction(value) or isinstance(value, kinds.AllocaInstr):
+            return True
+        if isinstance(value, kinds.PhiInstr) or not is_pure(value):
+            return False
+        if value.opname in _DIVISIONS:
+            by = value.operands[1]
+            if not (isinstance(by, llvm.Constant) and isinstance(by.constant, int) and by.constant > 0):
+                return False
+        elif value.opname not in _CHEAP:
+            return False
+        return all(self.is_cheap(o) or (not self.is_scalar(value) and self.is_scalar(o)) for o in value.operands)
+
+    # -------------------------------------------------------------- regions
+    def _check_flow(self) -> None:
+        flow = self.flow
+        if sum(not flow.after[id(block)] for block in flow.blocks) != 1:
+            raise Refused("it ends in several places")
+        if any(flow.join(block) is None for block in flow.blocks if block is not self.leave):
+            raise Refused("a part of it never ends")
+        for block in flow.blocks:
+            if id(block) in self.barriers and (self.wide.is_divergent(block) or self.narrow.is_divergent(block)):
+                raise Refused("not all threads may come to a barrier")
+
+    def _find_regions(self) -> None:
+        for block in self.order:
+            if block is self.leave or self.narrow.is_divergent(block):
+                continue
+            region = self._owner[id(block)] = Region(block)
+            todo = [] if id(block) in self.barriers else list(self.flow.after[id(block)])
+            while todo:
+                at = todo.pop()
+                if at is self.leave or not self.narrow.is_divergent(at):
+                    continue
+                owner = self._owner.setdefault(id(at), region)
+                if owner is not region:
+                    self._part(at)
+                if at not in region.blocks:
+                    region.blocks.append(at)
+                    todo += self.flow.after[id(at)]
+        for block in self.order:
+            if block is not self.leave and id(block) not in self._owner:
+                raise Refused("divergent flow has no beginning")
+
+    def _part(self, block: llvm.Block) -> None:
+        """A divergent block that two regions lead to: a branch that goes there must not be one for all."""
+        for before in self.flow.before[id(block)]:
+            if not self.narrow.is_divergent(before) and len(self.flow.after[id(before)]) > 1:
+                raise MustPart(before)
+        raise Refused("divergent flow is entered in two places")
+
+    def _merge_regions(self) -> None:
+        changed = True
+        while changed:
+            changed = False
+            for block in self.order[1:]:
+                if block is self.leave or self._owner[id(block)].head is not block:
+                    continue
+                before = self.flow.before[id(block)]
+                owners = {id(self._owner[id(b)]): self._owner[id(b)] for b in before}
+                if len(owners) != 1 or any(id(b) in self.barriers for b in before):
+                    continue
+                (owner,) = owners.values()
+                if owner.head is not block and self._exits(owner) == {id(block)}:
+                    merged = self._owner[id(block)]
+                    for other in [merged.head, *merged.blocks]:
+                        self._owner[id(other)] = owner
+                        owner.blocks.append(other)
+                    changed = True
+        position = {id(block): k for k, block in enumerate(self.order)}
+        for region in {id(r): r for r in self._owner.values()}.values():
+            region.blocks = sorted([region.head, *region.blocks], key=lambda b: position[id(b)])
+
+    def _exits(self, region: Region) -> set[int]:
+        return {
+            id(to)
+            for block in [region.head, *region.blocks]
+            for to in self.flow.after[id(block)]
+            if not self.is_inner(block, to)
+        }
+
+    # -------------------------------------------------------------- groups
+    def _find_groups(self) -> list[Group]:
+        entry = self.region(self.order[0])
+        heads = [entry]
+        for block in self.order:
+            if id(block) in self.barriers:
+                (to,) = self.flow.after[id(block)]
+                if to is not self.leave and self.region(to) not in heads:
+                    heads.append(self.region(to))
+        while True:
+            twice = self._flood(heads)
+            if twice is None:
+                break
+            heads.append(twice)
+        ordered: dict[int, Group] = {}
+        for block in self.order:
+            if block is self.leave:
+                continue
+            region = self.region(block)
+            if region.head is block:
+                group = region.group
+                assert group is not None
+                group.regions.append(region)
+                ordered.setdefault(id(group), group)
+        groups = list(ordered.values())
+        for number, group in enumerate(groups):
+            group.number = number
+            if self.wide.is_divergent(group.head) or group.head not in [r.head for r in heads]:
+                raise Refused("a barrier ends divergent flow")
+        return groups
+
+    def _flood(self, heads: list[Region]) -> Region | None:
+        """Give each region to the group that it is reached from; one that is reached from two begins another."""
+        for region in self._owner.values():
+            region.group = None
+        for head in heads:
+            group, todo = Group(0), [head]
+            while todo:
+                region = todo.pop()
+                if region.group is group:
+                    continue
+                if region.group is not None:
+                    return region
+                region.group = group
+                for block in region.blocks:
+                    if id(block) not in self.barriers:
+                        following = (self.region(to) for to in self.flow.after[id(block)] if to is not self.leave)
+                        todo += [region for region in following if region not in heads]
+        return None
+
+    def _judge(self, group: Group, serial: set[int]) -> None:
+        blocks = [block for region in group.regions for block in region.blocks]
+        group.may_fault = any(id(o) in self.flow.faults for block in blocks for o in block.terminator.operands)
+        group.is_serial = group.may_fault or any(id(b) in serial or _is_serial(b) for b in blocks) or self._turns(group)
+
+    def _turns(self, group: Group) -> bool:
+        """Whether a thread goes round in a loop of its own, which no vector can."""
+        for region in group.regions:
+            for block in region.blocks:
+                if self.narrow.is_divergent(block) and any(b is block for b in self._reach(region, block)):
+                    return True
+        return False
+
+    def _reach(self, region: Region, block: llvm.Block) -> list[llvm.Block]:
+        found: dict[int, llvm.Block] = {}
+        todo = [to for to in self.flow.after[id(block)] if self.is_inner(block, to)]
+        while todo:
+            at = todo.pop()
+            if id(at) not in found:
+                found[id(at)] = at
+                todo += [to for to in self.flow.after[id(at)] if self.is_inner(at, to)]
+        return list(found.values())
+
+    # -------------------------------------------------------------- values
+    def _find_scalars(self) -> set[int]:
+        """What is uniform, also in divergent flow where computing it for nothing does no harm.
+
+        There it must not stay: of a division behind a condition that differs, LLVM 22 makes one for the first of the
+        threads in a vector, and none if that one does not come by.
+        """
+        found = {
+            id(i): i
+            for block in self.flow.blocks
+            for i in block.instructions
+            if not isinstance(i, kinds.Terminator)
+            and self.narrow.is_uniform(i)
+            and (not self.narrow.is_divergent(block) or is_pure(i))
+        }
+        changed = True
+        while changed:
+            changed = False
+            for key, instruction in list(found.items()):
+                phi = isinstance(instruction, kinds.PhiInstr)
+                sources = [v for v, _ in instruction.incomings] if phi else instruction.operands
+                if any(self.is_instruction(o) and id(o) not in found for o in sources) or (
+                    phi and any(not self.is_instruction(o) and not self.narrow.is_uniform(o) for o in sources)
+                ):
+                    del found[key]
+                    changed = True
+        return set(found)
+
+
+def _is_serial(block: llvm.Block) -> bool:
+    memory = kinds.LoadAtomicInstr, kinds.StoreAtomicInstr, kinds.AtomicRMW, kinds.CmpXchg, kinds.Fence
+    return any(isinstance(i, memory) or (isinstance(i, kinds.CallInstr) and not is_pure(i)) for i in block.instructions)
+
+
+def _order(flow: Flow) -> list[llvm.Block]:
+    """Blocks before those that they lead to, but for the ways back to the head of a loop."""
+    done: list[llvm.Block] = []
+    seen = {id(flow.entry)}
+    stack = [(flow.entry, iter(flow.after[id(flow.entry)]))]
+    while stack:
+        block, rest = stack[-1]
+        following = next((b for b in rest if id(b) not in seen), None)
+        if following is None:
+            done.append(block)
+            stack.pop()
+        else:
+            seen.add(id(following))
+            stack.append((following, iter(flow.after[id(following)])))
+    return done[::-1]
