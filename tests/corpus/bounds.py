@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -251,7 +252,7 @@ def copy_past_the_tile(x: In[i32], out: Out[i32]):
     kaio.cp_async(s, MOST - kaio.block_dim.x + t + 1, x, i, 1)  # HERE
     kaio.cp_async_commit()
     kaio.cp_async_wait(0)
-    out[i] = s[MOST - kaio.block_dim.x + t]
+    out[i] = s[MOST - kaio.block_dim.x + t + 1]
 
 
 @kaio.kernel
@@ -299,7 +300,7 @@ def squared(size: Size) -> Launch:
 def root_of_a_negative(x: In[f32], out: Out[f32]):
     i = kaio.grid(1)
     assert x[i] >= 0, "a root of a negative number"  # HERE
-    out[i] = x[i] ** 0.5
+    out[i] = math.sqrt(x[i])
 
 
 def some_negative(size: Size) -> Launch:
@@ -336,8 +337,8 @@ CASES = [
     _case(neighbour_before_the_first, neighbour_before, differences, out_of_range("x", -1)),
     _case(neighbour_behind_the_last, neighbour_behind, sums_of_two, out_of_range("x", 192)),
     _case(halo_past_the_tile, halo_within_the_tile, sums_of_two_in_tiles, out_of_range("s", 64), threads=(64,)),
-    _case(no_guard, guard, numbered, out_of_range("x", 160)),
-    _case(guard_of_rows_only, guard_of_rows_and_columns, rows_of_seven, out_of_range("a", 7, 1), threads=(T * T,)),
+    _case(no_guard, guard, numbered, out_of_range("x", *range(160, 192))),
+    _case(guard_of_rows_only, guard_of_rows_and_columns, rows_of_seven, out_of_range("a", 7, axis=1), threads=(T * T,)),
     _case(past_a_dynamic_array, two_dynamic_arrays, doubled, out_of_range("left", 64)),
     _case(past_a_local_array, within_a_local_array, modulo_four, out_of_range("counts", 4)),
     _case(past_a_constant_array, within_a_constant_array, weights, out_of_range("WEIGHTS", 4)),

@@ -49,6 +49,14 @@ class Empty(NamedTuple):
     dtype: Any
 
 
+class View(NamedTuple):
+    """An argument that is a part of a buffer: of a new one of this array, or of that of an earlier argument."""
+
+    array: np.ndarray
+    part: Any
+    of: int | None = None
+
+
 USUAL = Size(3, 64)  # of a planted bug
 
 
@@ -141,6 +149,7 @@ class Case:
     blocks: Collection[int] = (1, 2, 3, 5, 8)
     functions: tuple[Any, ...] = ()  # that the planted kernel calls, where they have marked lines
     on_gpu: bool = True  # whether the planted kernel ends on a GPU, and a tool can guard it there
+    mended_on_gpu: bool = True
     name: str = ""
 
     def __str__(self) -> str:
@@ -149,7 +158,7 @@ class Case:
     def lines(self, mark: str) -> set[int]:
         """The marked lines of the planted kernel."""
         assert self.planted is not None
-        return {line for one in (self.planted, *self.functions) for line in _marked(one, mark)}
+        return {line for one in (self.planted, *self.functions) for line in marked(one, mark)}
 
     def twin_launch(self, size: Size) -> Launch:
         return (self.of_mended or self.make)(size)
@@ -160,7 +169,7 @@ class Case:
         return [Size(blocks[k % len(blocks)], n, k) for k, n in enumerate(self.threads)]
 
 
-def _marked(function: Any, mark: str) -> Iterator[int]:
+def marked(function: Any, mark: str) -> Iterator[int]:
     lines, first = inspect.getsourcelines(inspect.unwrap(function))
     return (first + k for k, line in enumerate(lines) if re.search(rf"#.*\b{mark}\b", line))
 
@@ -183,8 +192,12 @@ def workers(device: kaio.Device, count: int) -> Iterator[None]:
 def buffers_of(launch: Launch, device: kaio.Device) -> list[Any]:
     """The arguments on a device."""
     made: list[Any] = []
-    for value in launch.arguments:
-        if isinstance(value, Empty):
+    whole: dict[int, kaio.GpuBuffer[Any]] = {}
+    for place, value in enumerate(launch.arguments):
+        if isinstance(value, View):
+            whole[place] = device.alloc_from(value.array) if value.of is None else whole[value.of]
+            made.append(whole[place][value.part])
+        elif isinstance(value, Empty):
             made.append(device.alloc_empty(value.shape, value.dtype))
         elif isinstance(value, np.ndarray):
             made.append(device.alloc_from(value))
@@ -228,9 +241,9 @@ def uninitialised(array: str, index: Collection[Any] | None = None) -> Report:
     return Report("uninitialised", "before it is written", array, index)
 
 
-def out_of_range(array: str, index: int, axis: int = 0) -> Report:
-    """An index that the array does not have."""
-    return Report("index", f"index {index} is out of range for axis {axis} of `{array}`", array, {index})
+def out_of_range(array: str, *index: int, axis: int = 0) -> Report:
+    """An index that the array does not have: one of these."""
+    return Report("index", f"is out of range for axis {axis} of `{array}`", array, index)
 
 
 def divergence(words: str) -> Report:

@@ -9,6 +9,7 @@ from tests.corpus import (
     divergence,
     endless,
     granules,
+    hidden,
     outputs,
     races_async,
     races_barriers,
@@ -22,7 +23,7 @@ from tests.corpus.case import Case
 
 _MODULES = (
     races_shared, races_warp, races_barriers, races_global, races_async, races_flags, collectives_old, granules,
-    uninitialised, divergence, endless, bounds, outputs, correct,
+    hidden, uninitialised, divergence, endless, bounds, outputs, correct,
 )  # fmt: skip
 
 BY_SUBJECT: dict[str, list[Case]] = {module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES}

@@ -11,7 +11,7 @@ import numpy as np
 
 import kaio
 from kaio import D2, In, InOut, Out, f32, i32
-from tests.corpus.case import BOUNDS, WARPS, Case, Launch, Size, divergence, out_of_range, race
+from tests.corpus.case import BOUNDS, WARPS, Case, Launch, Report, Size, out_of_range, race
 
 
 @kaio.func
@@ -272,7 +272,7 @@ CASES = [
         levels=BOUNDS, size=Size(3, 40), name="scratch_for_whole_warps",
     ),
     Case(
-        mask_of_a_whole_warp, mask_of_those_there, of_40_threads, divergence("can never be completed"),
+        mask_of_a_whole_warp, mask_of_those_there, of_40_threads, Report("lane", "which does not take part"),
         of_mended=sums_of_blocks, levels=BOUNDS, on_gpu=False,
     ),
 ]  # fmt: skip

@@ -310,7 +310,28 @@ def counts_of_evens(size: Size) -> Launch:
     return Launch((x.ravel(), np.zeros(x.size, np.int32)), size.blocks, size.threads, {"out": out.ravel()})
 
 
+@kaio.kernel
+def stored_before_a_return(x: In[i32], out: Out[i32]):
+    """Who has returned counts as arrived, and what it stored is there behind the barrier."""
+    s = kaio.shared_mem(MOST, i32)
+    t, i = kaio.thread_idx.x, kaio.grid(1)
+    s[t] = x[i]
+    if t % 2 == 1:
+        return
+    kaio.bar_sync()
+    out[i] = s[t + 1] if t + 1 < kaio.block_dim.x else 0
+
+
+def second_of_two(size: Size) -> Launch:
+    x = size.integers((size.blocks, size.threads))
+    out = np.zeros_like(x)
+    out[:, :-1] = x[:, 1:]
+    out[:, 1::2] = 0
+    return Launch((x.ravel(), np.zeros(x.size, np.int32)), size.blocks, size.threads, {"out": out.ravel()})
+
+
 CASES = [
+    Case(None, stored_before_a_return, second_of_two),
     Case(None, private_histogram, histogram),
     Case(None, sorted_in_blocks, sorted_blocks),
     Case(None, bitonic, sorted_blocks, threads=POWERS),

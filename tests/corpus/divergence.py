@@ -208,6 +208,7 @@ def firsts_of_warps(size: Size) -> Launch:
 def mask_of_absent_lanes(out: Out[i32]):
     if kaio.lane_id() < 16:
         kaio.syncwarp(0xFFFFFFFF)  # HERE
+    kaio.bar_sync()  # OTHER
     out[kaio.grid(1)] = 1
 
 
@@ -215,6 +216,7 @@ def mask_of_absent_lanes(out: Out[i32]):
 def mask_of_present_lanes(out: Out[i32]):
     if kaio.lane_id() < 16:
         kaio.syncwarp(0x0000FFFF)
+    kaio.bar_sync()
     out[kaio.grid(1)] = 1
 
 
@@ -349,13 +351,13 @@ _NEVER = divergence("can never be completed")
 _PAIRS = tuple(n for n in ANY if n % 2 == 0)
 
 
-def _at_bounds(*args, **options) -> Case:
-    return Case(*args, levels=BOUNDS, on_gpu=False, **options)
+def _at_bounds(*args, on_gpu: bool = False, **options) -> Case:
+    return Case(*args, levels=BOUNDS, on_gpu=on_gpu, **options)
 
 
 CASES = [
-    _at_bounds(gone_round, gone_through, ones, _ROUND),
-    _at_bounds(two_lines, one_line, ones, _TWO),
+    _at_bounds(gone_round, gone_through, ones, _ROUND, on_gpu=True),
+    _at_bounds(two_lines, one_line, ones, _TWO, on_gpu=True),
     _at_bounds(other_counts, same_counts, ones, _ROUND),
     _at_bounds(continued_past, continued_behind, counts_of_four, _ROUND),
     _at_bounds(broken_out, broken_out_together, counts_of_four, _ROUND),

@@ -266,6 +266,20 @@ def relay(out: Out[i32]):
     kaio.store(turn, 0, n - t, volatile=True)
 
 
+@kaio.kernel
+def relay_with_pauses(out: Out[i32]):
+    """The same with a pause in the loop, without which a GPU may hold the lane back that the others wait for."""
+    turn = kaio.shared_mem(1, i32)
+    t, n = kaio.thread_idx.x, kaio.block_dim.x
+    if t == 0:
+        turn[0] = 0
+    kaio.bar_sync()
+    while kaio.load(turn, 0, volatile=True) != n - 1 - t:
+        kaio.nanosleep(20)
+    out[kaio.grid(1)] = n - 1 - t
+    kaio.store(turn, 0, n - t, volatile=True)
+
+
 def relayed(size: Size) -> Launch:
     out = np.tile(np.arange(size.threads, dtype=np.int32)[::-1], size.blocks)
     return Launch((np.zeros_like(out),), size.blocks, size.threads, {"out": out})
@@ -298,5 +312,6 @@ CASES = [
     _endless(lock_never_released, lock_released, counted, threads=(1, 2, 7, 32)),
     _endless(two_locks_crosswise, two_locks_in_order, counted_by_two),
     Case(None, one_after_another, backwards, threads=(1, 32, 33)),
-    Case(None, relay, relayed, threads=tuple(n for n in ANY if n <= 100)),
+    Case(None, relay, relayed, threads=tuple(n for n in ANY if n <= 100), mended_on_gpu=False),
+    Case(None, relay_with_pauses, relayed, threads=tuple(n for n in ANY if n <= 100)),
 ]  # fmt: skip

@@ -73,6 +73,30 @@ def reverse_by_barrier(x: In[i32], out: Out[i32]):
     out[i] = s[kaio.block_dim.x - 1 - t]
 
 
+@kaio.kernel
+def ordered_by_a_shuffle(x: In[i32], out: Out[i32]):
+    """Lanes exchange values, and that they have met says nothing of memory."""
+    s = kaio.shared_mem(MOST, i32)
+    t, i = kaio.thread_idx.x, kaio.grid(1)
+    s[t] = 0
+    kaio.bar_sync()
+    s[t] = x[i]  # HERE
+    other = kaio.shfl_sync_bfly(t, 1)
+    out[i] = s[other]  # OTHER
+
+
+@kaio.kernel
+def ordered_by_syncwarp(x: In[i32], out: Out[i32]):
+    s = kaio.shared_mem(MOST, i32)
+    t, i = kaio.thread_idx.x, kaio.grid(1)
+    s[t] = 0
+    kaio.bar_sync()
+    s[t] = x[i]
+    other = kaio.shfl_sync_bfly(t, 1)
+    kaio.syncwarp()
+    out[i] = s[other]
+
+
 # ---------------------------------------------------------------------- among which lanes
 @kaio.kernel
 def halves_by_themselves(x: In[i32], out: Out[i32]):
@@ -225,6 +249,10 @@ CASES = [
         threads=(64,),
     ),
     Case(reverse_by_syncwarp, reverse_by_barrier, reversed_blocks, race("s", "write", "read", index=range(64))),
+    Case(
+        ordered_by_a_shuffle, ordered_by_syncwarp, swapped(1), race("s", "write", "read", index=range(64)),
+        threads=WARPS,
+    ),
     Case(
         halves_by_themselves, halves_in_themselves, swapped(16), race("s", "write", "read", index=range(64)),
         of_mended=swapped(8), threads=WARPS,
