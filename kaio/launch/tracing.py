@@ -85,12 +85,12 @@ def run_traced(
 
 
 def _device_for(launcher: Launcher, values: list[Any]) -> Device:
-    """The CPU device that the launch would be on, or one like the GPU that it would be on; it checks, at the least."""
+    """The CPU device that the launch would be on, or one like the GPU; one that runs what the emitter makes for it."""
     buffers = [value for value in values if isinstance(value, GpuBuffer)]
     device = launcher.device or (buffers[0].device if buffers else None)
-    if device is None or device.kind == "cpu":
-        return device or Device("cpu")
-    return Device("cpu", like=device.target)
+    if device is None:
+        return Device("cpu")
+    return Device("cpu", like=device.target, check=device.check if device.kind == "cpu" else None)
 
 
 def _copies(kernel: Launchable, values: list[Any], device: Device) -> dict[str, tuple[Any, Any]]:

@@ -224,7 +224,8 @@ class Recorder:
             text = fault.mistakes[0].what.splitlines()[0]
             place = fault.mistakes[0].place
             last = steps[-1] if steps else None
-            event = Fault(text if is_own else f"another thread failed: {text}")
+            whose = "" if is_own or "thread" not in fault.facts else _whose(fault)
+            event = Fault(f"{whose}{text}")
             if last is not None and (not is_own or place is None or place.line == last.line):
                 steps[-1] = replace(last, events=(*last.events, event))
             elif place is not None:
@@ -289,6 +290,10 @@ class Recorder:
         key = note.frame, note.text
         self._turns[key] = self._turns.get(key, 0) + more
         return Loop(self._turns[key], more)
+
+
+def _whose(fault: KernelFault) -> str:
+    return f"thread {fault.facts['thread']} of block {fault.facts['block']}: "
 
 
 def _kept(seen: Seen) -> Any:

@@ -13,6 +13,7 @@ import pytest
 import kaio
 from kaio import D2, Const, In, InOut, Out, Strided, bf16, bool_, c64, f8e4m3, f16, f32, f32x2, f64, i32, i64
 from kaio.runtime.trace import Branch, Call, Fault, Loop, Return, Set, Store, Wait
+from tests.dsl import test_records
 
 HERE = __file__
 
@@ -222,14 +223,70 @@ def test_a_fault_of_the_thread_is_the_last_entry_of_its_trace() -> None:
 
 def test_a_fault_of_another_thread_ends_the_trace_too() -> None:
     trace = shifted.grid(1).block(8).trace(np.arange(8, dtype=np.float32), np.zeros(8, np.float32), thread=2)
-    assert str(trace[-1].events[-1]).startswith("FAULT: another thread failed: index 8 is out of range")
+    shown = str(trace[-1].events[-1])
+    assert shown.startswith("FAULT: thread (7, 0, 0) of block (0, 0, 0): index 8 is out of range")
     assert trace.arrays["y"].tolist() == [0, 28, 28, 28, 28, 28, 28, 28]
+
+
+def test_of_a_thread_that_waits_for_ever_the_wait_is_the_last_that_it_did() -> None:
+    @kaio.kernel
+    def apart(out: Out[i32]):
+        t = kaio.thread_idx.x
+        if t < 4:
+            kaio.bar_sync()
+        else:
+            kaio.bar_sync()
+        out[t] = t
+
+    for thread in (0, 5):
+        trace = apart.grid(1).block(8).trace(np.zeros(8, np.int32), thread=thread)
+        wait, fault = trace[-1].events
+        assert wait == Wait("bar_sync")
+        assert "threads of one block wait at different barriers" in str(fault)
+        assert trace.arrays["out"].tolist() == [0] * 8
+
+
+def test_a_block_that_never_ran_has_the_fault_alone() -> None:
+    @kaio.kernel
+    def early(out: Out[i32]):
+        out[kaio.grid(1) + 1] = 1
+
+    trace = early.grid(100).block(1).trace(np.zeros(1, np.int32), block=99)
+    assert trace.fault is not None
+    assert [str(event) for event in trace[-1].events] == [
+        (
+            "FAULT: thread (0, 0, 0) of block (0, 0, 0): index 1 is out of range for axis 0 of `out` (size 1) "
+            "in kernel `early`"
+        )
+    ]
 
 
 def test_indices_are_checked_whatever_the_device_does() -> None:
     unchecked = kaio.Device("cpu", check="off")
     x, y = unchecked.alloc_zeros(8, f32), unchecked.alloc_zeros(8, f32)
     assert shifted.grid(1).block(8).trace(x, y, thread=7).fault is not None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "atomic_cas", "bar_sync_count", "block_scan_sum", "cp_async", "dynamic_shared", "match_any", "mma", "philox",
+        "sincos", "unrolled", "warp_reduce_argmax",
+    ],
+)  # fmt: skip
+def test_a_kernel_that_is_watched_gives_what_it_gives_otherwise(name: str) -> None:
+    record = test_records.RECORDS[f"kaio.{name}"]
+    made = test_records.example(record)
+    counts = {array.name: 64 for array in made.compile("cpu").dynamic}
+    rng = np.random.default_rng(0)
+    given = [rng.uniform(0.1, 1, 64).astype(dtype) for dtype in (np.float32, np.float32, np.float64)]
+    given += [np.arange(64, dtype=np.int32), *(np.zeros(64, dtype) for dtype in (np.float32, float, np.int32))]
+    trace = made.over(64).block(64).shared(**counts).trace(*given, thread=5)
+    assert trace.fault is None
+    assert trace.values("i")[0] == 5
+    usual = test_records.results(record, kaio.Device("cpu"))
+    for array, wanted in zip(list(trace.arrays.values())[-3:], usual, strict=True):
+        np.testing.assert_array_equal(array, wanted)
 
 
 # ---------------------------------------------------------------------- arguments and places

@@ -212,6 +212,25 @@ def test_an_element_that_two_threads_write_is_told_with_both() -> None:
     assert facts(fault, "count", "block", "other_block") == (7, (0, 0, 0), (0, 0, 0))
 
 
+@pytest.mark.parametrize("threads", [8, 64, 100])
+def test_writers_are_told_right_in_kernels_that_are_run_in_strips(threads: int) -> None:
+    @kaio.kernel
+    def again(x: In[i32], out: Out[i32]):
+        s = kaio.shared_mem(128, i32)
+        t, i = kaio.thread_idx.x, kaio.grid(1)
+        s[t] = x[i]
+        kaio.bar_sync()
+        out[i] = s[kaio.block_dim.x - 1 - t]
+        kaio.bar_sync()
+        if t == 5 and kaio.block_idx.x == 1:
+            out[i - 3] = 0
+
+    arrays = np.arange(2 * threads, dtype=np.int32), np.zeros(2 * threads, np.int32)
+    fault = told(again.grid(2).block(threads), *arrays)
+    assert facts(fault, "index", "count", "thread", "block") == (threads + 2, 1, (5, 0, 0), (1, 0, 0))
+    assert facts(fault, "other_thread", "other_block") == ((2, 0, 0), (1, 0, 0))
+
+
 def test_a_missing_element_goes_before_one_that_is_written_twice() -> None:
     fault = told(overlapping.grid(1).block(4), np.zeros(24, np.float32), 3)
     assert str(fault).startswith("`out[13]` is never written")

@@ -81,7 +81,7 @@ def emit_host(typed: ir.Typed, *, build: Build, contract: bool = True) -> HostMo
 def _emit_waiting(body: Body) -> HostModule:
     """A kernel in which threads wait for others."""
     build = body.build
-    can_split = build.check != "full" and not build.stepped and not build.traced
+    can_split = build.check != "full" and not build.stepped and body.watching is None
     if can_split and all(wait is bar_sync for wait in waits_of(body.typed)):
         fast = _split(body, Prover())
         if fast is not None:
