@@ -159,7 +159,15 @@ class OutOfMemoryError(KaioError):
 
 
 class KernelFault(KaioError):
-    """A kernel failed while it ran: an index out of range, an assertion, a driver fault."""
+    """A kernel failed while it ran: an index out of range, an assertion, a driver fault.
+
+    `facts` says what, by name: `kernel`, and where they are known `line`, `block`, `thread` and more.
+    """
+
+    @property
+    def kind(self) -> str:
+        """Which kind of fault it is, for example ``index`` or ``race``; empty where only the driver knows."""
+        return str(self.facts.get("kind", ""))
 
     @property
     def kind(self) -> str:

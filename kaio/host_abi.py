@@ -29,7 +29,8 @@ __all__ = [
     "CLUSTER_RANK", "CONTEXT_NBYTES", "COUNT", "DIVERGED", "FAILED", "FAULT", "FAULTED", "FAULT_INDEX", "FAULT_OTHER",
     "FAULT_SITE", "FAULT_SIZE", "FAULT_THREAD", "FRAMES", "FRAME_ALIGNMENT", "FRAME_NBYTES", "GIVEN", "GRID",
     "GRID_DIM", "LAST_STARTED", "MASK", "MAX_EXITS", "MAX_THREADS", "MEMBERS", "MIXED", "MOST_WORDS", "NAMED",
-    "NAMED_COUNT", "NAMED_THREADS", "NAMED_TURN", "PAUSE", "SHARED", "SHARED_ALIGNMENT", "SHARED_STRIDE", "SHORT",
+    "NAMED_COUNT", "NAMED_THREADS", "NAMED_TURN", "PAUSE", "SHADOW", "SHADOW_WORDS", "SHARED",
+    "SHARED_ALIGNMENT", "SHARED_STRIDE", "SHORT",
     "SITE", "STATE", "STUCK", "TAKEN", "THREADS", "WARP", "WARP_ALL", "WARP_ANY", "WARP_SYNC", "WARP_SYNC_ALL",
     "WATCH", "WENT_ROUND", "WHOLE", "WORDS", "WORD_COUNT", "WORD_STRIDE", "WORKER", "frame_stride",
 ]  # fmt: skip
@@ -57,11 +58,13 @@ MOST_WORDS = 16
 # i32[16] each: of the named barriers, threads that have come, how often it was completed, threads that it waits for
 NAMED_COUNT = TAKEN + MOST_WORDS * 32 * 4
 NAMED_TURN, NAMED_THREADS = NAMED_COUNT + 64, NAMED_COUNT + 128
-CONTEXT_NBYTES = NAMED_COUNT + 192
+SHADOW = NAMED_COUNT + 192  # what the full checks keep of the block: `shadow_abi`
+CONTEXT_NBYTES = SHADOW + 256
 
 # Per-thread words. The stride is not a power of two, or all words of a thread would fall into one set of the cache.
 STATE, MASK, GIVEN = range(3)
-WORD_COUNT, WORD_STRIDE = GIVEN + MOST_WORDS, 1040
+SHADOW_WORDS = GIVEN + MOST_WORDS  # 33 words of the full checks: `shadow_abi`
+WORD_COUNT, WORD_STRIDE = SHADOW_WORDS + 33, 1040
 FAULTED = -100
 MAX_EXITS = 60  # exits of a kernel that are told apart; those above share the last number
 MIXED = 1 << 62  # set in a reach mask that holds the shared number: "one exit only" cannot be said of it

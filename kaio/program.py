@@ -25,7 +25,9 @@ __all__ = [
     "DynamicArray",
     "HostProgram",
     "Level",
+    "PlacedArray",
     "Program",
+    "Shadow",
     "Site",
     "aligned",
     "packs_by_bits",
@@ -201,12 +203,40 @@ class CudaProgram(Program):
 
 
 @dataclass(frozen=True)
+class PlacedArray:
+    """An array whose shape is known when compiling, and where it lies, in bytes: in shared memory, or a thread's own.
+
+    What kaio keeps for operations of its own has a name that no variable can have.
+    """
+
+    name: str
+    offset: int
+    dtype: DType
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Shadow:
+    """What the runtime must know of a program that was built with ``check="full"``.
+
+    code: the rules, as object code
+    granule: the smallest part of shared memory that is accessed by itself, in bytes
+    local: the arrays of each thread's own
+    """
+
+    code: bytes = field(repr=False)
+    granule: int
+    local: tuple[PlacedArray, ...]
+
+
+@dataclass(frozen=True)
 class HostProgram(Program):
     """Native code of one kernel for the CPU device, as relocatable object bytes, with its sites.
 
     `scheduler` is the object code of the block scheduler; `frame_nbytes` is the coroutine frame of one
     thread, 0 where no thread of the kernel ever waits; `watched` is of a kernel that was compiled to be watched.
-    `straight` is how many statements a thread does at most, 0 where it has loops or nobody knows.
+    `straight` is how many statements a thread does at most, 0 where it has loops or nobody knows. `shared` are the
+    static arrays in shared memory.
     """
 
     code: bytes = field(repr=False)
@@ -214,3 +244,5 @@ class HostProgram(Program):
     frame_nbytes: int
     watched: Watched | None = field(default=None, kw_only=True, repr=False)
     straight: int = field(default=0, kw_only=True)
+    shared: tuple[PlacedArray, ...] = field(default=(), kw_only=True)
+    shadow: Shadow | None = field(default=None, kw_only=True, repr=False)

@@ -22,7 +22,7 @@ from kaio.dtypes import DType, dtype_of
 from kaio.errors import KaioError
 from kaio.record_classes import hints_of, is_record, names_of, tuple_items
 
-__all__ = ["StructDType", "StructField", "is_laid_out_as", "record_dtype", "struct_dtype"]
+__all__ = ["StructDType", "StructField", "granule_of", "is_laid_out_as", "record_dtype", "struct_dtype"]
 
 _MOST_ITEMS = 64
 
@@ -54,6 +54,22 @@ class StructDType(DType):
     def __call__(cls, *args: Any) -> Any:
         """The NumPy scalar of these fields."""
         return np.array(args[0] if len(args) == 1 else args, cls.numpy)[()]
+
+
+@cache
+def granule_of(dtype: DType) -> int:
+    """The most bytes, a power of two, of which every part of an element that can be accessed by itself is a multiple.
+
+    >>> from kaio import c64, f16, u8x4
+    >>> granule_of(f16), granule_of(c64), granule_of(u8x4), granule_of(struct_dtype(np.dtype("f4,u2", align=True)))
+    (2, 4, 1, 2)
+    """
+    sizes = [dtype.itemsize, *(granule_of(part) for _, part in dtype.parts)]
+    if isinstance(dtype, StructDType):
+        for field in dtype.fields:
+            sizes += field.offset, granule_of(field.dtype)
+    found = math.gcd(*sizes)
+    return found & -found
 
 
 def _reduced(dtype: StructDType) -> tuple[Any, ...]:

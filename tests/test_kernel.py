@@ -393,12 +393,6 @@ def test_two_kernels_of_one_function_are_compiled_each(cpu, compiled) -> None:
     assert len(compiled) == 2
 
 
-def test_check_full_and_checks_on_a_gpu_say_that_they_are_for_later(cpu) -> None:
-    assert refusal(ran, shift, cpu, 1.0, check="full", error=UnsupportedFeatureError) == (
-        '`check="full"` is not supported yet\n  help: use `check="bounds"`'
-    )
-
-
 # --- captured values --------------------------------------------------------------------------------------------------
 
 

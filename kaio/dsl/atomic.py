@@ -111,7 +111,8 @@ def _update(e: Emitter, call: TypedCall, array: Any, index: Any, *values: Any) -
         for value, source in zip(values, sources, strict=True)
         if isinstance(source, DType)
     )
-    access = Access("atomic", type_.space, e.assigning, scope=scope, order=order)
+    overwrites = operation == "exch" and not e.is_result_read
+    access = Access("atomic", type_.space, e.assigning, dtype, scope=scope, order=order, overwrites=overwrites)
     return Update(operation, dtype, pointer, operands, access, e.is_result_read)
 
 
@@ -139,7 +140,8 @@ def _atomic(example: str, ptx: str) -> Callable[[F], F]:
 
 _IN_SHARED = """\
 turn = kaio.shared_mem(1, kaio.u32)
-turn[0] = 3
+if i == 0:
+    turn[0] = 3
 kaio.bar_sync()
 {call}
 kaio.bar_sync()

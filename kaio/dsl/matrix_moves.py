@@ -232,7 +232,8 @@ def _stmatrix_c(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any, 
 @intrinsic(
     _store_typing,
     emit=_store,
-    example=f"{TILE}r = kaio.shared_mem((16, 8), f32)\nkaio.store_matrix(r, 0, 0, kaio.load_matrix_c(s, 0, 0))\n"
+    example=f"{TILE}r = kaio.shared_mem((32, 8), f32)\n"
+    "kaio.store_matrix(r, 16 * kaio.warp_id(), 0, kaio.load_matrix_c(s, 0, 0))\n"
     "kaio.bar_sync()\nout[i] = r[i // 8, i % 8]",
     ptx="st.shared",
 )
@@ -247,7 +248,8 @@ def store_matrix(array: Any, row: int, column: int, c: Any, layout: str = "row")
     _stmatrix_c_typing,
     emit=_stmatrix_c,
     suspends=True,
-    example=f"{TILE}r = kaio.shared_mem((16, 8), f16)\nkaio.stmatrix_c(r, 0, 0, kaio.load_matrix_c(s, 0, 0))\n"
+    example=f"{TILE}r = kaio.shared_mem((32, 8), f16)\n"
+    "kaio.stmatrix_c(r, 16 * kaio.warp_id(), 0, kaio.load_matrix_c(s, 0, 0))\n"
     "kaio.bar_sync()\nout[i] = f32(r[i // 8, i % 8])",
     ptx="stmatrix.sync.aligned.m8n8.x2.shared.b16",
     since="sm_90",
@@ -315,8 +317,8 @@ def _stmatrix_words(e: Emitter, call: TypedCall, array: Any, row: Any, column: A
     _stmatrix_words_typing,
     emit=_stmatrix_words,
     suspends=True,
-    example="r = kaio.shared_mem((8, 8), f16)\n"
-    "kaio.stmatrix(r, kaio.lane_id() % 8, 0, (kaio.u32(0x3C003C00),))\n"
+    example="r = kaio.shared_mem((16, 8), f16)\n"
+    "kaio.stmatrix(r, i // 32 * 8 + i % 8, 0, (kaio.u32(0x3C003C00),))\n"
     "kaio.bar_sync()\nout[i] = f32(r[i // 8, i % 8])",
     ptx="stmatrix.sync.aligned.m8n8.x1.shared.b16",
     since="sm_90",

@@ -89,12 +89,10 @@ def _local(e: Emitter, call: TypedCall, shape: Any, dtype: Any) -> Any:
 
 
 def _made(e: Emitter, call: TypedCall, make: Any) -> Any:
-    from kaio.dsl.compiler.emission.scalars import memory_type
     from kaio.dsl.compiler.emission.target import ArrayValue
 
-    array = call.result
-    assert isinstance(array, ArrayType)
-    return ArrayValue(make(e, memory_type(array.dtype), math.prod(array.shape), e.assigning))
+    assert isinstance(call.result, ArrayType)
+    return ArrayValue(make(e, call.result, e.assigning))
 
 
 @intrinsic(

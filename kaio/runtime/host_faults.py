@@ -11,7 +11,7 @@ from kaio.errors import KernelFault, Mistake
 from kaio.program import Program, Site
 from kaio.runtime.guard import as_written, guard_help
 
-__all__ = ["FaultRecord", "fault_error"]
+__all__ = ["FaultRecord", "fault_error", "position"]
 
 Dim3 = tuple[int, int, int]
 
@@ -43,11 +43,11 @@ class _Teller:
         self.kernel = f"kernel `{program.name}`"
         self.facts: dict[str, Any] = {
             "kernel": program.name,
-            "block": _position(record.block, grid),
-            "thread": _position(record.thread, block),
+            "block": position(record.block, grid),
+            "thread": position(record.thread, block),
         }
         self.thread = f"thread {self.facts['thread']} of block {self.facts['block']}"
-        self.other = f"thread {_position(record.other, block)}"
+        self.other = f"thread {position(record.other, block)}"
 
     def error(self) -> KernelFault:
         if self.record.kind == abi.FAILED:
@@ -142,7 +142,7 @@ class _Teller:
 
     def _apart(self) -> KernelFault:
         """Blocks that wait for each other: `site` and `other` of the record are where the two are."""
-        here, other = self.program.sites[self.record.site], _position(self.record.index, self.grid)
+        here, other = self.program.sites[self.record.site], position(self.record.index, self.grid)
         whom = "blocks of one cluster" if here.kind == "cluster" else "blocks of the grid"
         what = f"{whom} wait at different places in {self.kernel}\n  block {self.facts['block']} waits here"
         way_out = f"every thread of every one has to reach the same `{here.text}()`"
@@ -198,6 +198,7 @@ def lanes(mask: int) -> str:
     return f"{text} (mask {mask:#010x})"
 
 
-def _position(number: int, shape: Dim3) -> Dim3:
+def position(number: int, shape: Dim3) -> Dim3:
+    """The place of a thread in its block, or of a block in the grid, x first."""
     x, y, _ = shape
     return number % x, number // x % y, number // x // y

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import mmap
 import os
 import struct
 import sys
@@ -26,12 +25,15 @@ from kaio.errors import InternalError, KaioError
 from kaio.program import HostProgram
 from kaio.runtime.coverage import Coverage
 from kaio.runtime.host_faults import FaultRecord, fault_error
+from kaio.runtime.host_memory import HostMemory
+from kaio.runtime.host_shadow import LaunchShadow, ShadowOfRecord
 from kaio.runtime.host_short import MOST_STATEMENTS, ShortLaunch
 from kaio.runtime.printing import PrintRing
+from kaio.runtime.shadow_faults import Places, is_of_shadow, shadow_error
 from kaio.runtime.stream import USUAL, RunOptions
 from kaio.runtime.watch import Watch
 
-__all__ = ["HostKernel", "Library", "WorkerPool"]
+__all__ = ["HostKernel", "Library", "Record", "WorkerPool"]
 
 Dim3 = tuple[int, int, int]
 _GEOMETRY = struct.Struct("@9ii")  # BLOCK_DIM, GRID_DIM, BLOCK_IDX, THREADS
@@ -42,7 +44,6 @@ _KINDS = {
     "pause": abi.PAUSE,     "warp": abi.WARP, "warp_all": abi.WARP_ALL, "warp_sync": abi.WARP_SYNC,
     "warp_sync_all": abi.WARP_SYNC_ALL, "warp_any_all": abi.WARP_ANY,
 }  # fmt: skip
-_MUCH_NBYTES = 1 << 20
 _LOADING = threading.Lock()
 
 
@@ -80,46 +81,40 @@ def _engine() -> Any:
 
 
 @functools.lru_cache(maxsize=4)
+def _decider(code: bytes) -> tuple[int, Library | None]:
+    library = Library(code, ["kaio_decide"])
+    return library.address("kaio_decide"), library
+
+
+@functools.lru_cache(maxsize=4)
 def _scheduler(code: bytes) -> tuple[Any, Library]:
     library = Library(code, ["kaio_worker"])
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(library.address("kaio_worker")), library
 
 
-class _Memory:
-    """`nbytes` of memory that nobody moves, aligned. Much of it costs nothing until it is used."""
-
-    def __init__(self, nbytes: int, alignment: int = 64) -> None:
-        size = nbytes + alignment
-        self._owner: Any = mmap.mmap(-1, size) if size > _MUCH_NBYTES else ctypes.create_string_buffer(size)
-        start = ctypes.addressof(ctypes.c_char.from_buffer(self._owner))
-        self.address = (start + alignment - 1) // alignment * alignment
-        offset = self.address - start
-        self.view = memoryview(self._owner).cast("B")[offset : offset + nbytes]
-        self.nbytes = nbytes
-
-
 _WORDS_NBYTES = 4 * abi.WORD_COUNT * abi.WORD_STRIDE
 
 
-class _Record:
+class Record:
     """What one worker needs while it runs blocks: context, words, frames, shared memory. Kept between launches.
 
     Of blocks that run together there are several, each with its own, behind each other.
     """
 
     def __init__(self) -> None:
-        self.worker = _Memory(abi.WORKER.size)
-        self.blocks, self.context, self.words = 1, _Memory(abi.CONTEXT_NBYTES), _Memory(_WORDS_NBYTES)
-        self.shared, self.frames = _Memory(0, abi.SHARED_ALIGNMENT), _Memory(0)
+        self.worker = HostMemory(abi.WORKER.size)
+        self.blocks, self.context, self.words = 1, HostMemory(abi.CONTEXT_NBYTES), HostMemory(_WORDS_NBYTES)
+        self.shared, self.frames = HostMemory(0, abi.SHARED_ALIGNMENT), HostMemory(0)
+        self.shadow = ShadowOfRecord()
 
     def grow(self, blocks: int, shared_nbytes: int, frames_nbytes: int) -> None:
         """Make room for so many blocks of so much each."""
         if self.context.nbytes < blocks * abi.CONTEXT_NBYTES:
-            self.context, self.words = _Memory(blocks * abi.CONTEXT_NBYTES), _Memory(blocks * _WORDS_NBYTES)
+            self.context, self.words = HostMemory(blocks * abi.CONTEXT_NBYTES), HostMemory(blocks * _WORDS_NBYTES)
         if self.shared.nbytes < blocks * shared_nbytes:
-            self.shared = _Memory(blocks * shared_nbytes, abi.SHARED_ALIGNMENT)
+            self.shared = HostMemory(blocks * shared_nbytes, abi.SHARED_ALIGNMENT)
         if self.frames.nbytes < blocks * frames_nbytes:
-            self.frames = _Memory(blocks * frames_nbytes)
+            self.frames = HostMemory(blocks * frames_nbytes)
         self.blocks = blocks
 
     def faults(self) -> list[FaultRecord]:
@@ -149,7 +144,7 @@ class _Record:
 class _Job:
     """One launch while it runs. Helpers that come too late find no record left, and do nothing."""
 
-    def __init__(self, function: Any, records: list[_Record]) -> None:
+    def __init__(self, function: Any, records: list[Record]) -> None:
         self.function, self.records = function, records
         self.done = threading.Semaphore(0)
 
@@ -163,7 +158,7 @@ class _Job:
         finally:
             self.done.release()
 
-    def run(self, own: _Record) -> None:
+    def run(self, own: Record) -> None:
         """Run in this thread, then wait for those who are still at it."""
         helpers = len(self.records)
         self.function(own.worker.address)
@@ -186,13 +181,13 @@ class WorkerPool:
 
     def __init__(self, count: int) -> None:
         self.count = max(1, count)
-        self._free: deque[_Record] = deque()
+        self._free: deque[Record] = deque()
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._process = 0
         self._lock = threading.Lock()
         self._is_closed = False
-        self._launches: dict[int, tuple[str, _Memory]] = {}
+        self._launches: dict[int, tuple[str, HostMemory]] = {}
         self._stopped: KaioError | None = None
 
     @property
@@ -200,12 +195,12 @@ class WorkerPool:
         """The kernels that run now, in words."""
         return [f"kernel `{name}`" for name, _ in list(self._launches.values())]
 
-    def begin(self, name: str, counter: _Memory) -> None:
+    def begin(self, name: str, counter: HostMemory) -> None:
         """A launch that shares out its blocks by this counter; KaioError after `stop`."""
         self._launches[counter.address] = name, counter
         self.check()
 
-    def end(self, counter: _Memory) -> None:
+    def end(self, counter: HostMemory) -> None:
         """What `begin` noted is over."""
         self._launches.pop(counter.address, None)
 
@@ -231,21 +226,21 @@ class WorkerPool:
                     thread.join()
             self._threads = []
 
-    def take(self, count: int) -> list[_Record]:
+    def take(self, count: int) -> list[Record]:
         """Records for so many workers, for this launch alone."""
         taken = []
         for _ in range(count):
             try:
                 taken.append(self._free.pop())
             except IndexError:
-                taken.append(_Record())
+                taken.append(Record())
         return taken
 
-    def give_back(self, records: list[_Record]) -> None:
+    def give_back(self, records: list[Record]) -> None:
         """Records that `take` gave."""
         self._free.extend(records)
 
-    def run(self, function: Any, records: list[_Record]) -> None:
+    def run(self, function: Any, records: list[Record]) -> None:
         """Call `function` on the argument block of each record, the first one in this thread. Blocks."""
         job = _Job(function, records[1:])
         if job.records:
@@ -294,6 +289,7 @@ class HostKernel:
         self._run = self._library.address("k_run") if waits else self._start
         self._worker, self._scheduler = _scheduler(program.scheduler)
         self._direct = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(self._scheduler.address("kaio_worker"))
+        self._decide, self._rules = (0, None) if program.shadow is None else _decider(program.shadow.code)
         self._ring: PrintRing | None = None
         self._kinds = (ctypes.c_int32 * max(1, len(kinds)))(*kinds)
         self._reach = (ctypes.c_int64 * max(1, len(kinds)))(*(site.reach for site in program.sites))
@@ -332,24 +328,32 @@ class HostKernel:
         if coverage is not None:
             watch = watch or Watch(lambda _: False, level=trace_abi.NOTHING)
             watch.cover(coverage.address)
-        records, counter = workers.take(count), _Memory(64)
+        records, counter = workers.take(count), HostMemory(64)
+        shadow: LaunchShadow | None = None
         try:
             workers.begin(self.program.name, counter)
-            packed = _Memory(max(1, len(arguments)))
+            packed = HostMemory(max(1, len(arguments)))
             packed.view[: len(arguments)] = arguments
             for record in records:
                 self._prepare(record, grid, block, packed.address, counter.address, count, shared_nbytes, cluster)
                 self._show(record, watch)
+            if self.program.shadow is not None:
+                shadow = LaunchShadow(self.program, self._decide, blocks, threads, packed.view, count)
+                for record in records:
+                    shadow.prepare(record, max(1, group), self._shared_nbytes(shared_nbytes))
             workers.run(self._worker, records)
             if watch is not None:
                 watch.end()
-            faults = [fault for record in records for fault in record.faults()]
+            faults = [(fault, record) for record in records for fault in record.faults()]
             if faults:
-                raise fault_error(self.program, min(faults, key=lambda fault: fault.block), grid, block)
+                raise self._error(*min(faults, key=lambda found: found[0].block), shadow, shared_nbytes, grid, block)
             workers.check()
             if coverage is not None and (missed := coverage.fault()) is not None:
                 raise missed
         finally:
+            if shadow is not None:
+                for record in records:
+                    shadow.finish(record)
             workers.end(counter)
             workers.give_back(records)
             if self._ring is not None:
@@ -359,12 +363,13 @@ class HostKernel:
         """Whether a launch is over so soon that it is not worth a thread: see `host_short`."""
         statements, program = self.program.straight, self.program
         is_plain = program.watched is None and not program.prints and not self._site_kinds & {"grid", "cluster"}
+        is_plain = is_plain and program.shadow is None
         return is_plain and 0 < statements * math.prod(grid) * math.prod(block) <= MOST_STATEMENTS
 
     def make_short(self, grid: Dim3, block: Dim3, shared_nbytes: int, workers: WorkerPool) -> ShortLaunch:
         """A launch made ready to be run again and again, by one thread at a time and without help."""
-        record, counter = workers.take(1)[0], _Memory(64)
-        packed = _Memory(max(1, self.program.block.size))
+        record, counter = workers.take(1)[0], HostMemory(64)
+        packed = HostMemory(max(1, self.program.block.size))
         self._prepare(record, grid, block, packed.address, counter.address, 1, shared_nbytes, (1, 1, 1))
         self._show(record, None)
 
@@ -386,11 +391,29 @@ class HostKernel:
 
         return stops_for(self.program.name, grid, block)
 
-    def _show(self, record: _Record, watch: Watch | None) -> None:
+    def _show(self, record: Record, watch: Watch | None) -> None:
         """Let somebody look on at the blocks of a record."""
         address = 0 if watch is None else watch.begin(self.program.watched)
         for slot in range(record.blocks):
             struct.pack_into("@P", record.context.view, slot * abi.CONTEXT_NBYTES + abi.WATCH, address)
+
+    def _error(
+        self,
+        fault: FaultRecord,
+        record: Record,
+        shadow: LaunchShadow | None,
+        shared_nbytes: int,
+        grid: Dim3,
+        block: Dim3,
+    ) -> KaioError:
+        if shadow is None or not is_of_shadow(fault):
+            return fault_error(self.program, fault, grid, block)
+        places = Places(shadow.buffers, record.shared.address, self._shared_nbytes(shared_nbytes), shadow.dynamic)
+        return shadow_error(self.program, fault, places, grid, block)
+
+    def _shared_nbytes(self, shared_nbytes: int) -> int:
+        """The shared memory of a block, up to that of the next."""
+        return -(-max(self.program.shared_nbytes, shared_nbytes) // abi.SHARED_ALIGNMENT) * abi.SHARED_ALIGNMENT
 
     def _group(self, grid: Dim3, cluster: Dim3) -> int:
         """How many blocks run together, 0 where each runs by itself."""
@@ -401,7 +424,7 @@ class HostKernel:
 
     def _prepare(
         self,
-        record: _Record,
+        record: Record,
         grid: Dim3,
         block: Dim3,
         arguments: int,
@@ -412,7 +435,7 @@ class HostKernel:
     ) -> None:
         threads, group = math.prod(block), self._group(grid, cluster)
         frames = abi.frame_stride(self.program.frame_nbytes) * threads
-        shared = -(-max(self.program.shared_nbytes, shared_nbytes) // abi.SHARED_ALIGNMENT) * abi.SHARED_ALIGNMENT
+        shared = self._shared_nbytes(shared_nbytes)
         record.grow(max(1, group), shared, frames)
         context = record.context.view
         for slot in range(max(1, group)):
@@ -425,10 +448,11 @@ class HostKernel:
             _GEOMETRY.pack_into(context, at + abi.BLOCK_DIM, *block, *grid, 0, 0, 0, threads)
             _FAULT.pack_into(context, at + abi.FAULT, 0, 0, 0, 0, 0, 0)
             struct.pack_into("@i", context, at + abi.ALONE, workers == 1)
+            struct.pack_into("@i", context, at + abi.SHADOW, 0)
             struct.pack_into("@4iq", context, at + abi.CLUSTER_DIM, *cluster, 0, shared)
         self._pack_worker(record, math.prod(grid) // max(1, group), group, workers, counter)
 
-    def _pack_worker(self, record: _Record, blocks: int, group: int, workers: int, counter: int) -> None:
+    def _pack_worker(self, record: Record, blocks: int, group: int, workers: int, counter: int) -> None:
         sites, address = len(self._kinds), record.context.address
         chunk = max(1, min(1024, blocks // (8 * workers)))
         abi.WORKER.pack_into(

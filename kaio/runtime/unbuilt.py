@@ -9,7 +9,6 @@ __all__ = ["refuse_unbuilt"]
 __tracebackhide__ = is_message
 
 _UNBUILT: dict[str, str] = {
-    'check="full"': 'use `check="bounds"`',
     'route="ptx"': 'leave it out, or say `route="ir"`',
     "schedule": "leave it out: threads go on in the order of their numbers",
     "fuel": "leave it out",

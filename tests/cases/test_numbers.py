@@ -418,7 +418,6 @@ def product_without_second_barrier(a: In[f32, D2], c: Out[f32, D2]):
     c[y, x] = acc
 
 
-@pytest.mark.xfail(strict=True, reason="B19: reading an unfilled tile needs the check of uninitialised memory")
 def test_b19_an_unfilled_tile_is_reported():
     device = kaio.Device("cpu", check="full")
     a, c = device.alloc_zeros((T - 1, T), f32), device.alloc_zeros((T, T), f32)
@@ -427,7 +426,6 @@ def test_b19_an_unfilled_tile_is_reported():
         done.wait()
 
 
-@pytest.mark.xfail(strict=True, reason="B19: a missing second barrier needs the check of data races")
 def test_b19_a_missing_barrier_is_reported():
     device = kaio.Device("cpu", check="full")
     a, c = device.alloc_zeros((T, 2 * T), f32), device.alloc_zeros((T, T), f32)

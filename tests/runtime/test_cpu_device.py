@@ -86,12 +86,6 @@ NO_SUCH_DEVICE = 'write `Device(0)`, `Device("cuda:0")` or `Device("cpu")`'
         ),
         ({"which": "cpu", "check": "all"}, KaioError, '`check` is "off", "bounds" or "full" (got \'all\')', None),
         (
-            {"which": "cpu", "check": "full"},
-            UnsupportedFeatureError,
-            '`check="full"` is not supported yet',
-            'use `check="bounds"`',
-        ),
-        (
             {"which": "cpu", "route": "ptx"},
             UnsupportedFeatureError,
             '`route="ptx"` is not supported yet',

@@ -115,7 +115,7 @@ def _places(e: Emitter, count: int, slot: Any) -> list[Any]:
 def _access(e: Emitter, kind: Literal["read", "write"]) -> Access:
     from kaio.dsl.compiler.emission.access import Access
 
-    return Access(kind, "shared", f"the slots of {e.operation}")
+    return Access(kind, "shared", f"shared memory of {e.operation}", i32)
 
 
 def _put(e: Emitter, call: TypedCall, value: Any, slot: Any) -> None:

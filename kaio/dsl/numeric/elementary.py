@@ -19,7 +19,7 @@ from kaio.dsl.numeric.operands import (
     step,
     two,
 )
-from kaio.dsl.values import Type, Weak
+from kaio.dsl.values import ArrayType, Type, Weak
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
@@ -152,7 +152,7 @@ def _pair(name: str) -> Any:
         dtype = operand_type(call)
         if name == "sincos" and dtype.bits == 32 and e.target.name == "cuda" and e.target.options.fastmath:  # type: ignore[attr-defined]
             return tuple(e.use(primitives.libdevice, part, [x], dtype) for part in ("sin", "cos"))
-        places = [e.target.local(e, e.llvm(dtype), 1, f"{name}.{k}") for k in range(2)]
+        places = [e.target.local(e, ArrayType("local", dtype, (1,)), f"{name}.{k}") for k in range(2)]
         e.use(primitives.libdevice, name, [x, *places], dtype, e.void)
         return tuple(e.b.load(place) for place in places)
 

@@ -8,6 +8,8 @@ import pytest
 import kaio
 from kaio import InOut, Out, i32
 from kaio.dsl.compiler.host import scheduler
+from kaio.dsl.compiler.host.scheduling import worker
+from kaio.dsl.compiler.host.shadow_rules import decide
 from tests.dsl.compiler.host import compiled
 
 
@@ -15,14 +17,15 @@ def test_the_scheduler_is_kept_as_object_code_and_not_compiled_again(tmp_path, m
     monkeypatch.setenv("KAIO_CACHE_DIR", str(tmp_path))
     scheduler._scheduler_object.cache_clear()
     made = scheduler.scheduler_object()
-    monkeypatch.setattr(scheduler, "_compile", lambda: pytest.fail("compiled again"))
+    monkeypatch.setattr(scheduler, "_compile", lambda *_: pytest.fail("compiled again"))
     scheduler._scheduler_object.cache_clear()
     assert scheduler.scheduler_object() == made
     scheduler._scheduler_object.cache_clear()
 
 
-def test_compiling_the_scheduler_twice_gives_the_same_bytes() -> None:
-    assert scheduler._compile() == scheduler._compile()
+@pytest.mark.parametrize(("function", "name"), [(worker, "kaio_worker"), (decide, "kaio_decide")])
+def test_compiling_the_scheduler_twice_gives_the_same_bytes(function, name) -> None:
+    assert scheduler._compile(function, name) == scheduler._compile(function, name)
 
 
 def order(out: Out[i32], last: InOut[i32]):

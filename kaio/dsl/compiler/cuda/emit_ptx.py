@@ -27,7 +27,7 @@ from kaio.dsl.compiler.emission.constant_arrays import ConstantArrays
 from kaio.dsl.compiler.emission.dynamic import Inputs
 from kaio.dsl.compiler.emission.emit import Emitter
 from kaio.dsl.compiler.emission.notes import Notes
-from kaio.dsl.compiler.emission.scalars import nbytes
+from kaio.dsl.compiler.emission.scalars import extent, nbytes
 from kaio.dsl.compiler.emission.target import Axis, BufferValue
 from kaio.dsl.compiler.options import CompileOptions
 from kaio.dsl.intrinsic import Intrinsic
@@ -202,7 +202,8 @@ class CudaTarget(Checks):
     def fault_state(self, e: Emitter) -> Any:
         return None if self.failed is None else self.failed.state
 
-    def shared(self, e: Emitter, element: llvm.Type, count: int, name: str) -> Any:
+    def shared(self, e: Emitter, array: ArrayType, name: str) -> Any:
+        element, count = extent(array)
         return self._place(e, self._reserve(element, count, name), element)
 
     def scratch(self, e: Emitter, part: int, count: int) -> Any:
@@ -247,7 +248,8 @@ class CudaTarget(Checks):
         place = e.b.gep(memory, [llvm.IntType(32)(0), offset], inbounds=True)
         return e.b.bitcast(place, element.as_pointer(3))
 
-    def local(self, e: Emitter, element: llvm.Type, count: int, name: str) -> Any:
+    def local(self, e: Emitter, array: ArrayType, name: str) -> Any:
+        element, count = extent(array)
         with e.b.goto_entry_block():
             made = e.b.alloca(llvm.ArrayType(element, count))
             size = nbytes(element) * (1 << max(0, int(math.log2(count))))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kaio.dsl.values import ArrayType, BufferType
+from kaio.dtypes import DType
 
 __all__ = ["Access", "Order", "Scope", "Space", "access_to"]
 
@@ -19,19 +20,28 @@ class Access:
     """One access of one thread; where it is and how many bytes, the address says that goes with it.
 
     array: what the source calls the memory
+    dtype: of its elements, of which this may be a part or several
     how: the qualifier of PTX with which it is made (``cg``, ``volatile``; ``async`` of a copy that `cp_async` begins),
         empty for a plain one
     read_only: of memory that nobody writes while the kernel runs
     scope, order: for whom an atomic update is one, and what it orders
+    overwrites: of an atomic update that does not look at what was there
     """
 
     kind: Literal["read", "write", "atomic"]
     space: Space
     array: str
+    dtype: DType
     how: str = ""
     read_only: bool = False
     scope: Scope = "device"
     order: Order = "relaxed"
+    overwrites: bool = False
+
+    @property
+    def reads(self) -> bool:
+        """Whether what was there has to be something."""
+        return self.kind != "write" and not self.overwrites
 
     @property
     def is_strong(self) -> bool:
@@ -44,4 +54,4 @@ def access_to(
 ) -> Access:
     """An access to an element of a buffer or array of that type."""
     read_only = isinstance(type_, BufferType) and type_.access == "In"
-    return Access(kind, type_.space, array, how, read_only)
+    return Access(kind, type_.space, array, type_.dtype, how, read_only)

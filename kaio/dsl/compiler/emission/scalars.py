@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir as llvm
 
-from kaio.dsl.values import BOOL, EnumType, Type, Weak
+from kaio.dsl.values import BOOL, ArrayType, EnumType, Type, Weak
 from kaio.dtypes import DType
 from kaio.errors import InternalError
 from kaio.rounding import bits_of, nearest
@@ -15,7 +16,18 @@ from kaio.rounding import bits_of, nearest
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
 
-__all__ = ["Value", "alignment", "choose", "constant", "from_memory", "llvm_type", "memory_type", "nbytes", "to_memory"]
+__all__ = [
+    "Value",
+    "alignment",
+    "choose",
+    "constant",
+    "extent",
+    "from_memory",
+    "llvm_type",
+    "memory_type",
+    "nbytes",
+    "to_memory",
+]
 
 Value = Any  # an llvmlite value; llvmlite has no types of its own
 
@@ -64,6 +76,11 @@ def alignment(e: Emitter, element: llvm.Type) -> int | None:
     """The alignment of an access: on the host that of a part, as NumPy has it; None is LLVM's own."""
     is_wide = isinstance(element, llvm.VectorType) and e.target.name == "host"
     return nbytes(element.element) if is_wide else None
+
+
+def extent(array: ArrayType) -> tuple[llvm.Type, int]:
+    """The LLVM type of the elements of an array in memory, and how many there are."""
+    return memory_type(array.dtype), math.prod(array.shape)
 
 
 def from_memory(e: Emitter, value: Value, dtype: DType) -> Value:

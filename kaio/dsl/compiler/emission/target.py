@@ -62,8 +62,8 @@ class Target(Protocol):
     def checks_asserts(self) -> bool:
         """Whether assertions are compiled at all."""
 
-    def shared(self, e: Emitter, element: llvmlite_ir.Type, count: int, name: str) -> llvmlite_ir.Value:
-        """A pointer to `count` elements that the threads of a block share."""
+    def shared(self, e: Emitter, array: ArrayType, name: str) -> llvmlite_ir.Value:
+        """A pointer to the elements of an array that the threads of a block share."""
 
     def dynamic_shared(self, e: Emitter, name: str, element: llvmlite_ir.Type) -> BufferValue:
         """The array of that name, whose place in shared memory and size are arguments of the kernel."""
@@ -74,8 +74,8 @@ class Target(Protocol):
     def scratch(self, e: Emitter, part: int, count: int) -> llvmlite_ir.Value:
         """A pointer to `count` i32 of shared memory, which are the same ones wherever that part is asked for."""
 
-    def local(self, e: Emitter, element: llvmlite_ir.Type, count: int, name: str) -> llvmlite_ir.Value:
-        """A pointer to `count` elements of this thread's own."""
+    def local(self, e: Emitter, array: ArrayType, name: str) -> llvmlite_ir.Value:
+        """A pointer to the elements of an array of this thread's own."""
 
     def load(self, e: Emitter, pointer: llvmlite_ir.Value, access: Access) -> llvmlite_ir.Value:
         """Load one element from memory."""

@@ -27,7 +27,7 @@ from kaio.dsl.compiler.host.prove import Prover
 from kaio.dsl.compiler.host.split_body import SplitBody
 from kaio.dsl.sync import bar_sync
 from kaio.print_abi import Line
-from kaio.program import Build, DynamicArray, Site
+from kaio.program import Build, DynamicArray, PlacedArray, Site
 from kaio.trace_abi import Watched
 
 __all__ = ["HostModule", "emit_host", "emit_plain"]
@@ -49,6 +49,9 @@ class HostModule:
     proved: tuple[int, int] = (0, 0)
     prints: tuple[Line, ...] = ()
     watched: Watched | None = None
+    shared: tuple[PlacedArray, ...] = ()
+    local: tuple[PlacedArray, ...] = ()
+    granule: int = 0
 
     def __str__(self) -> str:
         return self.text
@@ -135,6 +138,9 @@ def _finish(body: Body, exported: tuple[str, ...], fast: Body | None = None) -> 
     watched = None if body.watching is None else body.watching.finish()  # before the module is printed
     if fast is not None and fast.prover is not None:
         shared_nbytes, proved = max(shared_nbytes, fast.shared_nbytes), fast.prover.counts
+    granule = 0
+    for shadow in (body.shadow, None if fast is None else fast.shadow):
+        granule = granule if shadow is None else shadow.finish_code()
     return HostModule(
         str(module),
         exported,
@@ -146,6 +152,9 @@ def _finish(body: Body, exported: tuple[str, ...], fast: Body | None = None) -> 
         proved,
         body.sites.prints.found,
         watched,
+        tuple(body.shared_arrays),
+        () if body.shadow is None else body.shadow.local_arrays,
+        granule,
     )
 
 

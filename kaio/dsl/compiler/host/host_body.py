@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator
 
 from llvmlite import ir as llvm
@@ -17,18 +18,20 @@ from kaio.dsl.compiler.emission.constant_arrays import ConstantArrays
 from kaio.dsl.compiler.emission.dynamic import Inputs
 from kaio.dsl.compiler.emission.emit import Emitter
 from kaio.dsl.compiler.emission.notes import Notes
-from kaio.dsl.compiler.emission.scalars import alignment, nbytes
+from kaio.dsl.compiler.emission.scalars import alignment, extent, memory_type, nbytes
 from kaio.dsl.compiler.emission.target import BufferValue
 from kaio.dsl.compiler.host.coverage import note_write
 from kaio.dsl.compiler.host.host_context import I32, I64
 from kaio.dsl.compiler.host.host_notes import HostNotes
 from kaio.dsl.compiler.host.host_threads import Thread
 from kaio.dsl.compiler.host.prove import Prover
+from kaio.dsl.compiler.host.shadow import Shadow
 from kaio.dsl.intrinsic import Intrinsic
 from kaio.dsl.values import ArrayType
+from kaio.dtypes import DType, i32
 from kaio.errors import Place
 from kaio.print_abi import Line
-from kaio.program import Build, aligned
+from kaio.program import Build, PlacedArray, aligned
 from kaio.source import Source
 
 __all__ = ["Body", "waits_of"]
@@ -53,6 +56,8 @@ class Body(Thread):
         self.typed, self.contract, self.prover = typed, contract, prover
         self.constants = constants or ConstantArrays(module)
         self.shared_nbytes = 0
+        self.shared_arrays: list[PlacedArray] = []
+        self.shadow = Shadow(self, self.inputs.types) if build.check == "full" else None
         self._scratches: dict[int, int] = {}
         self._exits: dict[Place, int] = {}
         self._returns = _returns(typed.function.source)
@@ -69,8 +74,12 @@ class Body(Thread):
             self.watching.begin(self.b)
         if self.prover is not None:
             self.prover.begin(self.registers, self.arguments)
+        if self.shadow is not None:
+            self.shadow.begin()
         e = Emitter(self.b, self)
         e.function(self.typed, self.inputs.arguments(e, self.arguments), lambda _: self.leave(e))
+        if self.shadow is not None:
+            self.shadow.finish()
         self.finish()
 
     def _name_parameters(self) -> None:
@@ -96,19 +105,20 @@ class Body(Thread):
     def locate(self, e: Emitter) -> None:
         """Places travel in the sites; there is no debug information."""
 
-    def shared(self, e: Emitter, element: llvm.Type, count: int, name: str) -> llvm.Value:
+    def shared(self, e: Emitter, array: ArrayType, name: str) -> llvm.Value:
         """Static shared memory is laid out here, from the start of the block's memory."""
-        return self._place(e, self._reserve(count * nbytes(element)), element)
+        return self._place(e, self._reserve(name, array.dtype, array.shape), memory_type(array.dtype))
 
     def scratch(self, e: Emitter, part: int, count: int) -> llvm.Value:
         """An offset that is the same wherever it is asked for."""
         if part not in self._scratches:
-            self._scratches[part] = self._reserve(4 * count)
+            self._scratches[part] = self._reserve(f"shared memory of {e.operation}", i32, (count,))
         return self._place(e, self._scratches[part], I32)
 
-    def _reserve(self, count: int) -> int:
+    def _reserve(self, name: str, dtype: DType, shape: tuple[int, ...]) -> int:
         offset = aligned(self.shared_nbytes)
-        self.shared_nbytes = offset + count
+        self.shared_nbytes = offset + math.prod(shape) * dtype.itemsize
+        self.shared_arrays.append(PlacedArray(name, offset, dtype, shape))
         return offset
 
     def _place(self, e: Emitter, offset: int, element: llvm.Type) -> llvm.Value:
@@ -124,12 +134,15 @@ class Body(Thread):
         place = e.b.gep(self.shared_start, [offset], inbounds=True)
         return BufferValue(e.b.bitcast(place, element.as_pointer()), (size,))
 
-    def local(self, e: Emitter, element: llvm.Type, count: int, name: str) -> llvm.Value:
+    def local(self, e: Emitter, array: ArrayType, name: str) -> llvm.Value:
         """A stack slot, which a coroutine keeps in its frame where it must."""
+        element, count = extent(array)
+        if self.shadow is not None:
+            return e.b.bitcast(self.shadow.local(e, array, name), element.as_pointer())
         with e.b.goto_entry_block():
-            array = e.b.alloca(llvm.ArrayType(element, count), name=name)
-            array.align = 16
-        return e.b.bitcast(array, element.as_pointer())
+            slot = e.b.alloca(llvm.ArrayType(element, count), name=name)
+            slot.align = 16
+        return e.b.bitcast(slot, element.as_pointer())
 
     def load(self, e: Emitter, pointer: llvm.Value, access: Access) -> llvm.Value:
         """Hints to the caches mean nothing here; a volatile load is one that is made each time, and whole."""
@@ -147,7 +160,9 @@ class Body(Thread):
             e.b.store(value, pointer, align=alignment(e, value.type))
 
     def touch(self, e: Emitter, pointer: llvm.Value, access: Access) -> None:
-        """Who watches where a kernel writes looks here."""
+        """The full checks look at every access, and who watches where a kernel writes."""
+        if self.shadow is not None:
+            self.shadow.touch(e, pointer, access)
         if self.build.covered:
             note_write(self, e, pointer, access)
 

@@ -134,6 +134,10 @@ class Thread(Checks):
         """Record a fault and leave; ends the current block."""
         wide = [I64(0) if v is None else v if v.type == I64 else e.b.sext(v, I64) for v in (index, size)]
         e.b.call(fault_recorder(self.module), [self.context, self.thread, I32(self.sites.number(site)), *wide])
+        self.abandon(e)
+
+    def abandon(self, e: Emitter) -> None:
+        """Leave, as a fault was recorded; ends the current block."""
         if self.waits:
             e.b.store(I32(abi.FAULTED), self._word(e.b, abi.STATE))
         e.b.branch(self._leave)

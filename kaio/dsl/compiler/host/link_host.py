@@ -10,7 +10,8 @@ from kaio import host_abi as abi
 from kaio.dsl.compiler.host import libdevice, native
 from kaio.dsl.compiler.host.emit_host import HostModule
 from kaio.dsl.compiler.host.scheduler import scheduler_object
-from kaio.program import Argument, HostProgram
+from kaio.dsl.compiler.host.shadow_object import shadow_object
+from kaio.program import Argument, HostProgram, Shadow
 
 __all__ = ["link_host"]
 
@@ -34,6 +35,8 @@ def link_host(
         dynamic=module.dynamic,
         prints=module.prints,
         watched=module.watched,
+        shared=module.shared,
+        shadow=Shadow(shadow_object(), module.granule, module.local) if module.granule else None,
     )
     return replace(program, frame_nbytes=_frame_nbytes(program)) if module.waits else program
 

@@ -15,6 +15,8 @@ from kaio import host_abi as abi
 from kaio.dsl.atomic import atomic_add
 from kaio.dsl.compiler.host.scheduling_blocks import run_block, run_warps
 from kaio.dsl.compiler.host.scheduling_steps import native, of_slot
+from kaio.dsl.compiler.host.shadow_clocks import begin_blocks
+from kaio.dsl.compiler.host.shadow_rules import settle_blocks
 from kaio.dsl.types import D2, In, InOut
 from kaio.dtypes import i32, i64
 
@@ -67,12 +69,13 @@ def worker(
                 c[_BLOCK_IDX + 2] = z
             else:
                 place_all(c, q, group, block)
+            begin_blocks(c, words, max(group, 1))
             if waits == 0 and group == 0:
                 native(run, context, 0, 0, 0)
                 failed = c[_FAULT]
             else:
                 failed = run_group(context, c, q, words, kinds, reach, start, run, waits, group)
-            if failed != 0:
+            if settle_blocks(c, q, max(group, 1)) | failed != 0:
                 counter[1] = 1
                 return
             block += 1

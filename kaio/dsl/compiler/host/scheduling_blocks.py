@@ -8,6 +8,7 @@ from __future__ import annotations
 from kaio import host_abi as abi
 from kaio.dsl.compiler.host.scheduling_steps import native
 from kaio.dsl.compiler.host.scheduling_warps import report, report_stuck, run_warp
+from kaio.dsl.compiler.host.shadow_clocks import pass_barrier
 from kaio.dtypes import i32, i64
 
 __all__ = ["run_block", "run_warps"]
@@ -40,6 +41,7 @@ def run_block(context, c, words, kinds, reach, step, run, state):
             if kinds[state] & 255 > _WHOLE:
                 return state
             count(c, words, threads)
+        pass_barrier(c, words)
         native(run, context, 0, threads, state)
     return 0
 
@@ -78,6 +80,7 @@ def run_warps(context, c, words, kinds, reach, step, run, state):
             if kinds[state] & 255 > _WHOLE:
                 return state
             count(c, words, threads)
+        pass_barrier(c, words)
 
 
 def common_state(words, threads):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kaio import host_abi as abi
 from kaio.dsl.compiler.host.scheduling_steps import lanes_at, native, take_row
+from kaio.dsl.compiler.host.shadow_clocks import pass_warp
 from kaio.dtypes import i32, u32
 
 __all__ = ["report", "report_stuck", "run_warp"]
@@ -15,7 +16,7 @@ __all__ = ["report", "report_stuck", "run_warp"]
 _FAULT, _FAULT_THREAD, _FAULT_OTHER = abi.FAULT // 4, abi.FAULT_THREAD // 4, abi.FAULT_OTHER // 4
 _FAULT_INDEX, _MEMBERS = abi.FAULT_INDEX // 4, abi.MEMBERS // 4
 _STATE, _MASK, _STUCK = abi.STATE, abi.MASK, abi.STUCK
-_WARP, _WARP_SYNC, _WARP_ANY = abi.WARP, abi.WARP_SYNC, abi.WARP_ANY
+_WARP, _WARP_SYNC, _WARP_SYNC_ALL, _WARP_ANY = abi.WARP, abi.WARP_SYNC, abi.WARP_SYNC_ALL, abi.WARP_ANY
 
 
 def run_warp(context, c, words, kinds, run, first, stop):
@@ -31,7 +32,7 @@ def run_warp(context, c, words, kinds, run, first, stop):
             mask = words[_MASK, first]
             whole = u32(mask) & lanes_at(words, _MASK, first, mask) & every == every
         if whole:
-            take(c, words, site >> 8, first, every)
+            take(c, words, site, first, every)
             native(run, context, first, stop, state)
         elif run_some(context, c, words, kinds, run, first, stop) == 0:
             return
@@ -50,7 +51,7 @@ def run_some(context, c, words, kinds, run, first, stop):
     leader, members = who_can_go(words, kinds, first, stop, live)
     if members == 0:
         return 0
-    take(c, words, kinds[words[_STATE, first + leader]] >> 8, first, members)
+    take(c, words, kinds[words[_STATE, first + leader]], first, members)
     for lane in range(stop - first):
         if (members >> lane) & 1 != 0:
             words[_STATE, first + lane] = 0
@@ -100,10 +101,12 @@ def meets(words, kinds, thread, wanted, live):
     return site & 255 >= _WARP_SYNC and site & 255 != _WARP_ANY and own == wanted
 
 
-def take(c, words, count, first, members):
+def take(c, words, site, first, members):
     """Keep what the lanes of an operation have given, for those that are resumed now."""
+    if site & 255 == _WARP_SYNC or site & 255 == _WARP_SYNC_ALL:
+        pass_warp(c, words, first, members)
     c[_MEMBERS] = i32(members)
-    for word in range(count):
+    for word in range(site >> 8):
         take_row(c, words, word, first)
 
 

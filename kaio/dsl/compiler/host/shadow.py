@@ -1,0 +1,180 @@
+"""The checks that a kernel makes of each access under ``check="full"``: races, and memory that nobody has written.
+
+Each access is looked at before it is made. `shadow_code.py` has the code for the usual cases; what it cannot decide
+goes to `shadow_rules.py`. `kaio/shadow_abi.py` says what is kept of memory.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from llvmlite import ir as llvm
+
+from kaio import shadow_abi as abi
+from kaio.dsl.compiler.emission.access import Access
+from kaio.dsl.compiler.emission.scalars import nbytes
+from kaio.dsl.compiler.host.host_context import I1, I8, I32, I64
+from kaio.dsl.compiler.host.shadow_code import Code
+from kaio.dsl.values import ArrayType, BufferType, Type
+from kaio.program import PlacedArray, Site
+from kaio.structs import granule_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kaio.dsl.compiler.emission.emit import Emitter
+    from kaio.dsl.compiler.host.host_threads import Thread
+
+__all__ = ["Shadow"]
+
+_STRENGTHS = {"block": abi.ATOMIC_IN_BLOCK, "device": abi.ATOMIC_IN_GRID, "system": abi.ATOMIC_IN_GRID}
+
+
+class Shadow:
+    """What the body of a kernel asks of each access."""
+
+    def __init__(self, thread: Thread, types: Iterable[Type | None]) -> None:
+        self._thread = thread
+        self._code = Code(thread.module)
+        self._buffers: dict[int, int] = {}  # the number of a buffer among the arguments, by its LLVM value
+        self._types = tuple(types)
+        self._local: list[PlacedArray] = []
+        self._local_nbytes = 0
+
+    def begin(self) -> None:
+        """The function's entry: the memory of all local arrays, and a byte for each of theirs that is -1 if written."""
+        b = self._thread.b
+        self._area, self._written = (b.alloca(I8, size=I32(0), name=name) for name in ("local", "written"))
+        self._area.align = 16
+        flat = iter(self._thread.arguments)
+        number = 0
+        for type_ in self._types:
+            if isinstance(type_, BufferType):
+                self._buffers[id(next(flat))] = number
+                number += 1
+                for _ in range(type_.ndim * (1 + type_.strided)):
+                    next(flat)
+            elif type_ is not None:
+                for _ in range(_count_of(type_)):
+                    next(flat)
+
+    def finish(self) -> None:
+        """All accesses are there."""
+        for array in (self._area, self._written):
+            array.operands[0] = I32(max(1, self._local_nbytes))
+
+    # -------------------------------------------------------------- local arrays
+    def local(self, e: Emitter, array: ArrayType, name: str) -> llvm.Value:
+        """Memory of a thread's own array, of which nothing was written."""
+        size = math.prod(array.shape) * array.dtype.itemsize
+        offset = -(-self._local_nbytes // 16) * 16
+        self._local_nbytes = offset + size
+        self._local.append(PlacedArray(name, offset, array.dtype, array.shape))
+        start = e.b.gep(self._written, [I32(offset)])
+        e.call("llvm.memset.p0.i64", llvm.VoidType(), [start, I8(0), I64(size), I1(0)])
+        return e.b.gep(self._area, [I32(offset)], inbounds=True)
+
+    def _touch_local(self, e: Emitter, pointer: llvm.Value, access: Access) -> None:
+        b, size = e.b, nbytes(pointer.type.pointee)
+        offset = b.sub(b.ptrtoint(pointer, I64), b.ptrtoint(self._area, I64))
+        word = llvm.IntType(8 * size)
+        place = b.bitcast(b.gep(self._written, [offset]), word.as_pointer())
+        if access.kind == "write":
+            b.store(word(-1), place, align=1)
+            return
+        with self._thread.unless(e, b.icmp_unsigned("==", b.load(place, align=1), word(-1))):
+            self._code.decide(b, self._who, I64(0), offset, I32(self._what(e, access, pointer) | abi.OF_THREAD))
+            self._thread.abandon(e)
+
+    # -------------------------------------------------------------- accesses
+    def touch(self, e: Emitter, pointer: llvm.Value, access: Access) -> None:
+        """Look at an access that is about to be made."""
+        if access.space == "constant":
+            return
+        if access.space == "local":
+            self._touch_local(e, pointer, access)
+        elif access.space == "global":
+            self._touch_buffer(e, pointer, access)
+        else:
+            self._touch_shared(e, pointer, access)
+
+    def _touch_shared(self, e: Emitter, pointer: llvm.Value, access: Access) -> None:
+        what = self._what(e, access, pointer) | abi.IN_SHARED | abi.IN_CLUSTER * (access.space == "cluster")
+        is_usual = access.space == "shared" and not access.is_strong
+        kind = ("write" if access.kind == "write" else "read") if is_usual else "other"
+        found = I1(0)
+        for address in self._granules(e, pointer, access):
+            found = e.b.or_(found, self._code.ask(e.b, f"shared.{kind}", self._who, [address, I32(what)]))
+        self._leave_if(e, found)
+
+    def _touch_buffer(self, e: Emitter, pointer: llvm.Value, access: Access) -> None:
+        b, size = e.b, nbytes(pointer.type.pointee)
+        what = self._what(e, access, pointer)
+        address = b.ptrtoint(pointer, I64)
+        number = self._buffers.get(id(_root(pointer)))
+        row = self._code.row(b, self._thread.context, number, address)
+        if access.reads:
+            self._code.check_written(b, self._who, address, I32(what), row, size)
+        if access.kind != "read":
+            self._code.mark_written(b, row, address, size)
+        if access.read_only:
+            return  # nobody writes it while the kernel runs
+        kind = "other" if access.is_strong else access.kind
+        shift = I64(granule_of(access.dtype).bit_length() - 1)
+        found = I1(0)
+        for place in self._granules(e, pointer, access):
+            found = b.or_(found, self._code.ask(b, f"buffer.{kind}", self._who, [place, I32(what), row, shift]))
+        self._leave_if(e, found)
+
+    @property
+    def _who(self) -> list[llvm.Value]:
+        return [self._thread.context, self._thread.thread]
+
+    def _granules(self, e: Emitter, pointer: llvm.Value, access: Access) -> list[llvm.Value]:
+        """The addresses of all granules of an access."""
+        step, address = granule_of(access.dtype), e.b.ptrtoint(pointer, I64)
+        if access.space != "global":
+            self._code.note_granule(step)
+        return [e.b.add(address, I64(at)) for at in range(0, nbytes(pointer.type.pointee), step)]
+
+    def _what(self, e: Emitter, access: Access, pointer: llvm.Value) -> int:
+        site = self._thread.sites.number(Site("access", e.place, e.trace, access.array, written=access.space))
+        strength = abi.VOLATILE if access.how == "volatile" else abi.PLAIN
+        if access.kind == "atomic":
+            strength = _STRENGTHS[access.scope]
+        return (
+            (site if site < abi.MOST_SITES else 0)
+            | strength << abi.STRENGTH_SHIFT
+            | abi.READS * access.reads
+            | abi.WRITES * (access.kind != "read")
+            | abi.ASYNC * (access.how == "async")
+            | nbytes(pointer.type.pointee) << abi.NBYTES_SHIFT
+        )
+
+    # -------------------------------------------------------------- what is found
+    def _leave_if(self, e: Emitter, found: llvm.Value) -> None:
+        with self._thread.unless(e, e.b.not_(found)):
+            self._thread.abandon(e)
+
+    @property
+    def local_arrays(self) -> tuple[PlacedArray, ...]:
+        """The arrays of each thread's own."""
+        return tuple(self._local)
+
+    def finish_code(self) -> int:
+        """Say to the code of the accesses what is known now; gives the granule of shared memory."""
+        return self._code.finish()
+
+
+def _count_of(type_: Type) -> int:
+    from kaio.dsl.compiler.emission.arguments import argument_types
+
+    return len(argument_types((type_,)))
+
+
+def _root(pointer: llvm.Value) -> llvm.Value:
+    """What an address was computed from."""
+    while isinstance(pointer, llvm.instructions.CastInstr | llvm.instructions.GEPInstr):
+        pointer = pointer.operands[0]
+    return pointer

@@ -1,0 +1,195 @@
+"""What two accesses to one place are to each other, in kaio's own language. `shadow_object.py` compiles it.
+
+The code of a kernel decides the usual cases itself (`shadow.py`) and asks here in all others.
+"""
+
+# mypy: disable-error-code="arg-type, assignment, no-untyped-call, no-untyped-def"
+# (Kernel functions: an int literal becomes an i32, and device functions take their arguments' types.)
+
+from __future__ import annotations
+
+from kaio import host_abi as abi
+from kaio import shadow_abi as shadow
+from kaio.dsl.atomic import atomic_cas, atomic_exch
+from kaio.dsl.compiler.host.scheduling_steps import of_slot
+from kaio.dsl.compiler.host.shadow_known import is_known
+from kaio.dsl.types import D2, InOut
+from kaio.dtypes import i32, i64
+
+__all__ = ["decide", "settle_blocks"]
+
+# Positions in the block context, counted in i32 and in i64.
+_START, _FIRST, _THREADS = shadow.START // 4, shadow.FIRST // 4, abi.THREADS // 4
+_FAULT, _FAULT_SITE, _FAULT_THREAD, _FAULT_OTHER = (
+    abi.FAULT // 4, abi.FAULT_SITE // 4, abi.FAULT_THREAD // 4, abi.FAULT_OTHER // 4,
+)  # fmt: skip
+_FAULT_INDEX, _FAULT_SIZE = abi.FAULT_INDEX // 8, abi.FAULT_SIZE // 8
+_CLOCK, _SHADOWED, _CONTEXT_NBYTES = shadow.CLOCK, shadow.SHADOWED // 4, abi.CONTEXT_NBYTES
+_W_WHEN, _W_WHO, _W_WHAT, _R_WHAT = shadow.W_WHEN, shadow.W_WHO, shadow.W_WHAT, shadow.R_WHAT
+_R1_WHEN, _R1_WHO, _R2_WHEN, _R2_WHO = shadow.R1_WHEN, shadow.R1_WHO, shadow.R2_WHEN, shadow.R2_WHO
+_SITE, _STRENGTH, _ATOMIC = shadow.MOST_SITES - 1, shadow.STRENGTH_SHIFT, shadow.ATOMIC_IN_BLOCK
+_READS, _WRITES, _IN_SHARED, _NBYTES = shadow.READS, shadow.WRITES, shadow.IN_SHARED, shadow.NBYTES_SHIFT
+_RACE, _UNINITIALISED, _OF_THREAD = shadow.RACE, shadow.UNINITIALISED, shadow.OF_THREAD
+_UNSETTLED, _UNSETTLED_THREAD, _UNSETTLED_WHAT, _UNSETTLED_ADDRESS = (
+    shadow.UNSETTLED // 4, shadow.UNSETTLED_THREAD // 4, shadow.UNSETTLED_WHAT // 4, shadow.UNSETTLED_ADDRESS // 8,
+)  # fmt: skip
+
+
+def decide(
+    cell: InOut[i32],
+    address: i64,
+    thread: i32,
+    what: i32,
+    c: InOut[i32],
+    q: InOut[i64],
+    words: InOut[i32, D2],
+    locks: InOut[i32],
+) -> None:
+    """An access to what `cell` is kept of: note it there, or record a fault in the context of the block.
+
+    `what` is as `shadow_abi` says. Without a cell, memory is read that nobody has written. `locks`: of cells that
+    several workers see, none where one worker runs the launch.
+    """
+    if cell.size == 0:
+        leave_unsettled(c, q, address, thread, what)
+        return
+    lock = -1
+    if what & _IN_SHARED == 0 and locks.size > 0:
+        lock = i32(address >> 2) & (locks.size - 1)
+        while atomic_cas(locks, lock, 0, 1, order="acquire") != 0:
+            pass
+    found = conflict(cell, c, words, thread, what)
+    if found <= 0:
+        note(cell, c, words, thread, what)
+        if found < 0:
+            leave_unsettled(c, q, address, thread, what)
+    elif found == _R2_WHEN + 1:
+        record(c, q, _RACE, address, thread, what, cell[_R2_WHO], (cell[_R_WHAT] >> 16) & 0xFFFF)
+    elif found == _R1_WHEN + 1:
+        record(c, q, _RACE, address, thread, what, cell[_R1_WHO], cell[_R_WHAT] & 0xFFFF)
+    else:
+        record(c, q, _RACE, address, thread, what, cell[_W_WHO], (cell[_W_WHAT] & 0xFFFF) | _WRITES)
+    if lock >= 0:
+        atomic_exch(locks, lock, 0, order="release")
+
+
+def conflict(cell, c, words, thread, what):
+    """1 and the place of the time of the access in the cell that nothing orders with this one; 0 if all is well.
+
+    -1 for a read of shared memory that nobody of the block has written.
+    """
+    first = c[_START] if what & _IN_SHARED != 0 else 1  # what is earlier, is empty
+    if cell[_W_WHEN] < first:
+        if what & _IN_SHARED != 0 and what & _READS != 0:
+            return -1
+    elif is_apart(c, words, thread, what, cell[_W_WHO], cell[_W_WHEN], cell[_W_WHAT]):
+        return _W_WHEN + 1
+    for place in range(_R1_WHEN, _R2_WHEN + 1, 2):
+        if cell[place] >= first:
+            other = cell[_R_WHAT] >> ((place - _R1_WHEN) * 8)
+            # Two reads are no conflict. One of the two may stand for an atomic update, which writes, too.
+            matters = what & _WRITES != 0 or (other >> _STRENGTH) & 3 >= _ATOMIC
+            if matters and is_apart(c, words, thread, what, cell[place + 1], cell[place], other):
+                return place + 1
+    return 0
+
+
+def is_apart(c, words, thread, what, who, when, other):
+    """Whether nothing orders this access with another one, and both being strong does not make that right."""
+    if is_known(c, words, thread, who, when):
+        return False
+    own, strength = (what >> _STRENGTH) & 3, (other >> _STRENGTH) & 3
+    if own == 0 or strength == 0:
+        return True
+    is_of_block = own == _ATOMIC or strength == _ATOMIC
+    return is_of_block and (who < c[_FIRST] or who >= c[_FIRST] + c[_THREADS])
+
+
+def note(cell, c, words, thread, what):
+    """Put an access into the cell, which conflicts with none that is there."""
+    me, now = c[_FIRST] + thread, words[_CLOCK, thread]
+    if what & _WRITES != 0:
+        # Of two atomic updates that nothing orders both are kept, for whoever comes after one only.
+        is_second = is_known(c, words, thread, cell[_W_WHO], cell[_W_WHEN]) == 0
+        if is_second and is_free(cell, c, words, thread, me, _R2_WHEN):
+            keep_read(cell, _R2_WHEN, cell[_W_WHO], cell[_W_WHEN], cell[_W_WHAT])
+        cell[_W_WHEN] = now
+        cell[_W_WHO] = me
+        cell[_W_WHAT] = (what & 0xFFFF) | ((what >> _NBYTES) << 16)
+    elif is_free(cell, c, words, thread, me, _R1_WHEN):
+        keep_read(cell, _R1_WHEN, me, now, what)
+    elif is_free(cell, c, words, thread, me, _R2_WHEN) or is_farther(cell, c, me):
+        keep_read(cell, _R2_WHEN, me, now, what)
+
+
+def is_free(cell, c, words, thread, me, place):
+    """Whether a read need not be kept: it is this thread's own, or happened before."""
+    return cell[place + 1] == me or is_known(c, words, thread, cell[place + 1], cell[place]) != 0
+
+
+def is_farther(cell, c, me):
+    """Whether this thread is farther from the first reader than the second is: in another block, or warp."""
+    threads = c[_THREADS]
+    one, two, first = cell[_R1_WHO], cell[_R2_WHO], c[_FIRST]
+    if one // threads != two // threads:
+        return False
+    if one // threads != me // threads:
+        return True
+    return (one - first) >> 5 == (two - first) >> 5 and (one - first) >> 5 != (me - first) >> 5
+
+
+def keep_read(cell, place, who, when, what):
+    """Keep a read as the first or second one."""
+    cell[place] = when
+    cell[place + 1] = who
+    if place == _R1_WHEN:
+        cell[_R_WHAT] = (cell[_R_WHAT] & -0x10000) | (what & 0xFFFF)
+    else:
+        cell[_R_WHAT] = (cell[_R_WHAT] & 0xFFFF) | (what << 16)
+
+
+def leave_unsettled(c, q, address, thread, what):
+    """A read of what nobody has written. Another thread may still do so, and then the two race: `settle` decides."""
+    if what & _OF_THREAD != 0:
+        record(c, q, _UNINITIALISED, address, thread, what, 0, 0)
+    elif c[_UNSETTLED] == 0:
+        c[_UNSETTLED] = 1
+        c[_UNSETTLED_THREAD] = thread
+        c[_UNSETTLED_WHAT] = what
+        q[_UNSETTLED_ADDRESS] = address
+
+
+def record(c, q, kind, address, thread, what, who, other):
+    """Record a fault, if it is the first one of the block."""
+    if c[_FAULT] == 0:
+        c[_FAULT] = kind
+        c[_FAULT_SITE] = what & _SITE
+        c[_FAULT_THREAD] = thread
+        c[_FAULT_OTHER] = other & _SITE
+        q[_FAULT_INDEX] = address
+        kinds = kind_of(what) | (kind_of(other) << 4) | (((what >> _NBYTES) & 127) << 8)
+        q[_FAULT_SIZE] = (i64(kinds) << 32) | i64(who)
+
+
+def kind_of(what):
+    """Read, write or atomic update."""
+    return 2 if (what >> _STRENGTH) & 3 >= _ATOMIC else i32(what & _WRITES != 0)
+
+
+def settle_blocks(c, q, blocks):
+    """Blocks that ran together have ended: what was read and not written is a fault, unless a race was found.
+
+    It comes before any other fault of the block: whoever reads what nobody has written goes astray. 1 if there is one.
+    """
+    found = 0
+    for slot in range(blocks):
+        own = of_slot(c, slot, _CONTEXT_NBYTES // 4)
+        if own[_SHADOWED] != 0 and own[_UNSETTLED] != 0 and own[_FAULT] != _RACE:
+            wide = of_slot(q, slot, _CONTEXT_NBYTES // 8)
+            own[_FAULT] = 0
+            record(
+                own, wide, _UNINITIALISED, wide[_UNSETTLED_ADDRESS], own[_UNSETTLED_THREAD], own[_UNSETTLED_WHAT], 0, 0
+            )
+        own[_UNSETTLED] = 0
+        found |= own[_FAULT]
+    return found

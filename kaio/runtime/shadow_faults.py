@@ -1,0 +1,187 @@
+"""What the shadow found, in words: races, and reads of what nobody has written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kaio import shadow_abi as abi
+from kaio.errors import KernelFault, Mistake
+from kaio.program import HostProgram, PlacedArray, Site
+from kaio.runtime.host_faults import FaultRecord, position
+from kaio.runtime.host_shadow import Buffer
+
+__all__ = ["Places", "is_of_shadow", "shadow_error"]
+
+Dim3 = tuple[int, int, int]
+_WORDS = {abi.READ: "reads", abi.WRITE: "writes", abi.ATOMIC: "updates"}
+_NAMES = {abi.READ: "read", abi.WRITE: "write", abi.ATOMIC: "atomic"}
+
+
+def is_of_shadow(record: FaultRecord) -> bool:
+    """Whether this is for `shadow_error`."""
+    return record.kind in (abi.RACE, abi.UNINITIALISED, abi.FREED)
+
+
+@dataclass(frozen=True)
+class Places:
+    """What lies where in memory during a launch.
+
+    shared: the address of the shared memory of the worker, and how many bytes each of its blocks has
+    dynamic: the dynamic arrays as offset and size, in the order in which the program names them
+    """
+
+    buffers: tuple[Buffer, ...]
+    shared: int
+    shared_nbytes: int
+    dynamic: tuple[tuple[int, int], ...] = ()
+
+    def find(self, program: HostProgram, address: int, space: str) -> _Element | None:
+        """The element at an address: of a buffer, of an array in shared memory, of a thread's own."""
+        if space == "global":
+            return next((_of_buffer(b, address) for b in self.buffers if b.start <= address < b.stop), None)
+        if space == "local":
+            assert program.shadow is not None
+            return _of_array(program.shadow.local, address)
+        sized = [
+            PlacedArray(array.name, offset, array.dtype, (size,))
+            for array, (offset, size) in zip(program.dynamic, self.dynamic, strict=True)
+        ]
+        offset = (address - self.shared) % max(1, self.shared_nbytes)
+        return _of_array((*program.shared, *sized), offset)
+
+
+@dataclass(frozen=True)
+class _Element:
+    """An element by its array's name and its index."""
+
+    array: str
+    index: tuple[int, ...]
+
+    def __str__(self) -> str:
+        if not self.array.isidentifier():
+            return self.array  # of kaio's own
+        return f"`{self.array}[{', '.join(map(str, self.index))}]`" if self.index else f"`{self.array}[()]`"
+
+
+def _of_array(arrays: tuple[PlacedArray, ...], offset: int) -> _Element | None:
+    for array in arrays:
+        number = (offset - array.offset) // array.dtype.itemsize
+        index = []
+        for size in reversed(array.shape):
+            index.append(number % size)
+            number //= size
+        if number == 0:
+            return _Element(array.name, tuple(reversed(index)))
+    return None
+
+
+def _of_buffer(buffer: Buffer, address: int) -> _Element:
+    rest, index = address - buffer.pointer, [0] * len(buffer.shape)
+    axes = sorted(range(len(index)), key=lambda axis: -abs(buffer.strides[axis]))
+    for axis in axes:
+        step, last = buffer.strides[axis], buffer.shape[axis] - 1
+        if step and last > 0:
+            # An axis that goes down in memory counts from its other end.
+            index[axis] = min(last, rest // step) if step > 0 else min(last, -((rest) // -step))
+            rest -= index[axis] * step
+    return _Element(buffer.argument.name, tuple(index))
+
+
+# ---------------------------------------------------------------------- messages
+def shadow_error(program: HostProgram, record: FaultRecord, places: Places, grid: Dim3, block: Dim3) -> KernelFault:
+    """The error that says what the shadow found."""
+    site = program.sites[record.site]
+    element = places.find(program, record.index, site.written) or _Element(site.text, ())
+    return _Found(program, record, site, element, grid, block).error()
+
+
+class _Found:
+    """One fault with the names of everything that it is about."""
+
+    def __init__(
+        self, program: HostProgram, record: FaultRecord, site: Site, element: _Element, grid: Dim3, block: Dim3
+    ) -> None:
+        self.program, self.record, self.site, self.element = program, record, site, element
+        self.space = site.written
+        self.kinds = record.size >> 32 & 15, record.size >> 36 & 15
+        threads = block[0] * block[1] * block[2]
+        who = record.size & 0xFFFFFFFF
+        self.other_block, self.other_thread = who // threads, who % threads
+        self.own = position(record.thread, block), position(record.block, grid)
+        self.other = position(self.other_thread, block), position(self.other_block, grid)
+        self.facts: dict[str, Any] = {
+            "kernel": program.name,
+            "block": self.own[1],
+            "thread": self.own[0],
+            "line": site.place.line,
+            "array": element.array,
+            "index": element.index[0] if len(element.index) == 1 else element.index,
+            "access": _NAMES[self.kinds[0]],
+        }
+
+    def error(self) -> KernelFault:
+        if self.record.kind == abi.RACE:
+            return self._race()
+        if self.record.kind == abi.UNINITIALISED:
+            return self._unwritten()
+        return self._freed()
+
+    def _here(self, what: str, who: tuple[Dim3, Dim3], kind: int) -> str:
+        return f"{what}thread {who[0]} of block {who[1]} {_WORDS[kind]} it here"
+
+    def _race(self) -> KernelFault:
+        there = self.program.sites[self.record.other]
+        what = f"data race on {self.element} in kernel `{self.program.name}`\n  "
+        mistakes = [
+            Mistake(self._here(what, self.own, self.kinds[0]), self.site.place, trace=self.site.trace),
+            Mistake(
+                self._here("", self.other, self.kinds[1]) + "; nothing orders the two",
+                there.place if self.record.other else None, self._way_out(there), there.trace,
+            ),
+        ]  # fmt: skip
+        facts: dict[str, Any] = {
+            "kind": "race",
+            "other_line": there.place.line,
+            "other_thread": self.other[0],
+            "other_block": self.other[1],
+            "other_access": _NAMES[self.kinds[1]],
+        }
+        return KernelFault(mistakes, **self.facts, **facts)
+
+    def _way_out(self, there: Site) -> str:
+        """By what the two are to each other."""
+        if abi.ATOMIC in self.kinds and abi.READ not in self.kinds:
+            return "update it with an `atomic_…` operation in both places, of a scope that both are in"
+        if self._updates(self.site) and self._updates(there):
+            return "where several threads update one element, use `kaio.atomic_add` and the like"
+        if self.record.block != self.other_block:
+            way_out = "blocks are not ordered: let each write elements of its own, use atomic operations, or do what "
+            return way_out + "comes after in another launch"
+        if self.record.thread // 32 == self.other_thread // 32:
+            return "put a `kaio.bar_sync()` between them, or `kaio.syncwarp()` where all are lanes of one warp"
+        return "put a `kaio.bar_sync()` between them, which every thread of the block reaches"
+
+    @staticmethod
+    def _updates(site: Site) -> bool:
+        text = site.place.text
+        return any(f" {sign}= " in text for sign in ("+", "-", "*", "/", "//", "|", "&", "^"))
+
+    def _unwritten(self) -> KernelFault:
+        what = f"{self.element} is read before it is written in kernel `{self.program.name}`\n  "
+        ways = {
+            "global": "a kernel reads of an `Out` buffer what it has written; annotate it `InOut` to read what it held",
+            "local": "write each element before it is read: the memory of a thread holds anything at first",
+        }
+        way_out = ways.get(
+            self.space,
+            "write each element before it is read, and put a `kaio.bar_sync()` between: at first it holds anything",
+        )
+        mistake = Mistake(self._here(what, self.own, self.kinds[0]), self.site.place, way_out, self.site.trace)
+        return KernelFault([mistake], kind="uninitialised", **self.facts)
+
+    def _freed(self) -> KernelFault:
+        what = f"{self.element} is of a block that has ended, in kernel `{self.program.name}`\n  "
+        way_out = "let no block of a cluster end while others use its memory: put a `kaio.cluster_sync()` at the end"
+        mistake = Mistake(self._here(what, self.own, self.kinds[0]), self.site.place, way_out, self.site.trace)
+        return KernelFault([mistake], kind="freed", **self.facts)
