@@ -166,11 +166,6 @@ class KernelFault(KaioError):
 
     @property
     def kind(self) -> str:
-        """Which kind of fault it is, for example ``index`` or ``race``; empty where only the driver knows."""
-        return str(self.facts.get("kind", ""))
-
-    @property
-    def kind(self) -> str:
         """What was found: ``index``, ``assert``, ``race``, ``coverage`` …; empty of a fault of the driver."""
         return str(self.facts.get("kind", ""))
 
