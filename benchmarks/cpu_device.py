@@ -1,33 +1,33 @@
 """The CPU device against `numba.njit`, and against Numba's CUDA simulator on a size that it can finish.
 
-- saxpy of 16M elements, bounds checked (the default) and not;
-- matmul of 512 x 512 through 16 x 16 tiles: njit has the same tiling;
-- a barrier, a `syncwarp` and a shuffle: ns a thread;
+- all that is in `cpu_work.py`: loops over elements, stencils, matmuls, sums of blocks and warps, a histogram; bounds
+  checked (the default) and not, each against a twin for `njit`;
+- a barrier, a `syncwarp` and a shuffle: ns a thread. A barrier that all threads are shown to reach costs no switch of
+  threads; where that is not known, their number coming out of memory, it does;
 - a launch of one block of 64 threads, launched and waited for, in a row: with checks of its arguments and bound, and
   one whose threads have a loop, which gets a thread of the stream;
 - the first launch of a process that several workers share, over later ones: what starting them costs;
 - saxpy of 4096 elements on the simulator, in a process of its own (it is switched on by an environment variable).
 
 All this runs on one core, to which the process is bound, so that the CPU device has one worker as njit has one
-thread. One more row has saxpy with a worker on every core, in a process of its own.
+thread. The work of `cpu_work.py` is measured once more with a worker on every core, in a process of its own.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from harness import Report, compare, fresh_process, ratio, timed
+from cpu_work import WORKS
+from harness import Report, Samples, compare, fresh_output, fresh_process, ratio, timed
 
 import kaio
-from examples.matmul import TILE, matmul
 from examples.saxpy import saxpy
-from kaio import Out, f32, i32
+from kaio import InOut, Out, f32, i32
 
-N = 1 << 24
-SIZE = 512
 ROUNDS, THREADS = 20_000, 256  # so many that the launch and its wake-up do not count
 SIMULATED = 4096
 CHECKS = {"bounds": "bounds", "unchecked": "off"}
@@ -48,27 +48,6 @@ start = time.perf_counter()
 saxpy[{SIMULATED} // 256, 256](x, y, a)
 print((time.perf_counter() - start) * 1e3)
 """
-
-ALL_CORES = f"""
-import os, statistics, time
-import numpy as np
-import kaio
-from examples.saxpy import saxpy
-
-os.sched_setaffinity(0, range(os.cpu_count()))
-device = kaio.Device("cpu")
-x, y = device.alloc_from(np.ones({N}, np.float32)), device.alloc_from(np.zeros({N}, np.float32))
-bound = saxpy.over({N}).bind(x, y, 1e-6)
-
-def one():
-    start = time.perf_counter()
-    bound.launch().wait()
-    return (time.perf_counter() - start) * 1e3
-
-one()
-print(statistics.median(one() for _ in range(9)))
-"""
-
 
 STARTED = """
 import os, statistics, time
@@ -101,6 +80,13 @@ def barriers(out: Out[i32], rounds: i32):
 
 
 @kaio.kernel
+def barriers_of_memory(out: InOut[i32]):
+    """The same as often as memory says."""
+    for _ in range(out[0]):
+        kaio.bar_sync()
+
+
+@kaio.kernel
 def syncwarps(out: Out[i32], rounds: i32):
     """Meet `rounds` times in warps and do nothing else."""
     for _ in range(rounds):
@@ -117,77 +103,29 @@ def shuffles(out: Out[i32], rounds: i32):
     out[kaio.thread_idx.x] = value
 
 
-def saxpy_cases() -> dict[str, Callable[[], float]]:
-    from numba import njit
-
-    @njit
-    def plain(x, y, a):
-        for i in range(y.size):
-            y[i] = a * x[i] + y[i]
-
-    x, y, a = np.ones(N, np.float32), np.zeros(N, np.float32), np.float32(1e-6)
-    cases = {"saxpy 16M njit": lambda: timed(lambda: plain(x, y, a), unit="ms")}
-    for name, check in CHECKS.items():
-        cases[f"saxpy 16M kaio, {name}"] = _saxpy_on(kaio.Device("cpu", check=check), x, y)
+def work_cases() -> dict[str, Callable[[], float]]:
+    cases = {}
+    for work in WORKS:
+        runs = {f"{work.name}, njit": work.twin()}
+        runs |= {f"{work.name}, {name}": work.bind(kaio.Device("cpu", check=check)) for name, check in CHECKS.items()}
+        cases |= {name: partial(timed, run, unit="ms") for name, run in runs.items()}
     return cases
 
 
-def _saxpy_on(device: kaio.Device, x: np.ndarray, y: np.ndarray) -> Callable[[], float]:
-    bound = saxpy.over(N).bind(device.alloc_from(x), device.alloc_from(y), 1e-6)
-    return lambda: timed(lambda: bound.launch().wait(), unit="ms")
-
-
-def matmul_cases() -> dict[str, Callable[[], float]]:
-    from numba import njit
-
-    @njit
-    def tiled(a, b, c):
-        n = a.shape[0]
-        a_tile, b_tile = np.empty((TILE, TILE), np.float32), np.empty((TILE, TILE), np.float32)
-        total = np.empty((TILE, TILE), np.float32)
-        for row in range(0, n, TILE):
-            for col in range(0, n, TILE):
-                total[:] = 0
-                for start in range(0, n, TILE):
-                    for y in range(TILE):
-                        for x in range(TILE):
-                            a_tile[y, x] = a[row + y, start + x]
-                            b_tile[y, x] = b[start + y, col + x]
-                    for y in range(TILE):
-                        for k in range(TILE):
-                            scale = a_tile[y, k]
-                            for x in range(TILE):
-                                total[y, x] += scale * b_tile[k, x]
-                for y in range(TILE):
-                    for x in range(TILE):
-                        c[row + y, col + x] = total[y, x]
-
-    random = np.random.default_rng(0)
-    a, b = random.random((2, SIZE, SIZE), dtype=np.float32)
-    c = np.zeros((SIZE, SIZE), np.float32)
-    cases = {"matmul 512 njit, same tiling": lambda: timed(lambda: tiled(a, b, c), unit="ms")}
-    for name, check in CHECKS.items():
-        device = kaio.Device("cpu", check=check)
-        buffers = device.alloc_from(a), device.alloc_from(b), device.alloc_zeros((SIZE, SIZE), f32)
-        cases[f"matmul 512 kaio, {name}"] = _matmul_on(buffers)
-    return cases
-
-
-def _matmul_on(buffers: tuple[kaio.GpuBuffer, ...]) -> Callable[[], float]:
-    bound = matmul.over((SIZE, SIZE)).block(TILE, TILE).bind(*buffers)
-    return lambda: timed(lambda: bound.launch().wait(), unit="ms")
-
-
-def barrier_case() -> dict[str, Callable[[], float]]:
+def barrier_cases() -> dict[str, Callable[[], float]]:
     device = kaio.Device("cpu")
-    out = device.alloc_zeros(THREADS, i32)
-    cases = {"barrier": barriers, "syncwarp": syncwarps, "shuffle": shuffles}
-    return {f"{name}, per thread": _meeting_on(made, out) for name, made in cases.items()}
+    out, rounds = device.alloc_zeros(THREADS, i32), device.alloc_from(np.array([ROUNDS], np.int32))
+    block = {
+        "barrier": barriers.over(THREADS).block(THREADS).bind(out, ROUNDS),
+        "barrier of a coroutine": barriers_of_memory.grid(1).block(THREADS).bind(rounds),
+        "syncwarp": syncwarps.over(THREADS).block(THREADS).bind(out, ROUNDS),
+        "shuffle": shuffles.over(THREADS).block(THREADS).bind(out, ROUNDS),
+    }
+    return {f"{name}, per thread": partial(_per_thread, bound) for name, bound in block.items()}
 
 
-def _meeting_on(made: kaio.Kernel, out: kaio.GpuBuffer) -> Callable[[], float]:
-    bound = made.over(THREADS).block(THREADS).bind(out, ROUNDS)
-    return lambda: timed(lambda: bound.launch().wait(), unit="ns") / (ROUNDS * THREADS)
+def _per_thread(bound: kaio.BoundLaunch) -> float:
+    return timed(lambda: bound.launch().wait(), unit="ns") / (ROUNDS * THREADS)
 
 
 def launch_cases() -> dict[str, Callable[[], float]]:
@@ -212,31 +150,35 @@ def simulator_cases() -> dict[str, Callable[[], float]]:
     }
 
 
+def every_core() -> dict[str, Samples]:
+    """All of `cpu_work.py` with a worker on every core."""
+    found = json.loads(fresh_output("from cpu_work import print_every_core; print_every_core()"))
+    return {name: Samples(f"{name}, bounds, every core", "ms", tuple(times)) for name, times in found.items()}
+
+
 def main() -> None:
     report = Report("cpu_device")
     one_core = max(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {one_core})
-    big = compare(saxpy_cases() | matmul_cases(), unit="ms", rounds=11)
-    barrier = compare(barrier_case(), unit="ns", rounds=11)
+    work = compare(work_cases(), unit="ms", rounds=7, warm_up=1)
+    barrier = compare(barrier_cases(), unit="ns", rounds=7)
     small = compare(simulator_cases(), unit="ms", rounds=5, warm_up=1)
     launches = compare(launch_cases(), unit="us", rounds=15)
     started = compare({"workers start, first launch only": lambda: fresh_process(STARTED)}, unit="us", rounds=5)
-    spread = compare({"saxpy 16M kaio, bounds, every core": lambda: fresh_process(ALL_CORES)}, unit="ms", rounds=3)
-    for measured in (big, barrier, launches, started, small, spread):
+    spread = every_core()
+    for measured in (work, barrier, launches, started, small, spread):
         report.add(measured.values())
-    njit, tiled = big["saxpy 16M njit"], big["matmul 512 njit, same tiling"]
-    report.ratios = {
-        "saxpy_16m_bounds_speed_over_njit": ratio(njit, big["saxpy 16M kaio, bounds"]),
-        "saxpy_16m_unchecked_speed_over_njit": ratio(njit, big["saxpy 16M kaio, unchecked"]),
-        "saxpy_16m_every_core_speed_over_njit": ratio(njit, spread["saxpy 16M kaio, bounds, every core"]),
-        "matmul_512_bounds_speed_over_njit": ratio(tiled, big["matmul 512 kaio, bounds"]),
-        "matmul_512_unchecked_speed_over_njit": ratio(tiled, big["matmul 512 kaio, unchecked"]),
+    for name in (each.name for each in WORKS):
+        njit, short = work[f"{name}, njit"], "_".join(name.lower().replace(",", "").replace("'", "").split())
+        report.ratios |= {f"{short}_{check}_speed_over_njit": ratio(njit, work[f"{name}, {check}"]) for check in CHECKS}
+        report.ratios[f"{short}_every_core_speed_over_njit"] = ratio(njit, spread[name])
+    report.ratios |= {
+        "block_sums_1m_ms": round(work["block sums 1M, bounds"].median, 3),
         "saxpy_4096_speed_over_simulator": ratio(small["saxpy 4096 Numba simulator"], small["saxpy 4096 kaio"]),
         "launch_and_wait_us": round(launches["launch and wait, one block"].median, 2),
-        "barrier_ns_per_thread": round(barrier["barrier, per thread"].median, 3),
-        "syncwarp_ns_per_thread": round(barrier["syncwarp, per thread"].median, 3),
-        "shuffle_ns_per_thread": round(barrier["shuffle, per thread"].median, 3),
     }
+    for name, samples in barrier.items():
+        report.ratios["_".join(name.partition(",")[0].split()) + "_ns_per_thread"] = round(samples.median, 3)
     report.finish()
 
 

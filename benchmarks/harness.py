@@ -132,11 +132,15 @@ def ratio(top: Samples, bottom: Samples) -> float:
 
 def fresh_process(code: str, *, environment: Mapping[str, str] | None = None) -> float:
     """Run `code` in a new interpreter and give the number that it prints last."""
-    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(ROOT))))
+    return float(fresh_output(code, environment=environment).split()[-1])
+
+
+def fresh_output(code: str, *, environment: Mapping[str, str] | None = None) -> str:
+    """Run `code` in a new interpreter, which finds the benchmarks, too, and give what it prints."""
+    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(ROOT), str(Path(__file__).parent))))
     env = {**os.environ, "PYTHONPATH": path, **(environment or {})}
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # kaio keeps its bytecode as what pip installs has it
-    done = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True)
-    return float(done.stdout.split()[-1])
+    return subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True).stdout
 
 
 def machine() -> dict[str, Any]:

@@ -25,6 +25,7 @@ from kaio.dsl.compiler.host.host_context import POINTER, VOID, load_arguments
 from kaio.dsl.compiler.host.host_drivers import emit_k_plain, emit_k_start_and_run
 from kaio.dsl.compiler.host.prove import Prover
 from kaio.dsl.compiler.host.split_body import SplitBody
+from kaio.dsl.compiler.straight import straight
 from kaio.dsl.sync import bar_sync
 from kaio.print_abi import Line
 from kaio.program import Build, DynamicArray, PlacedArray, Site
@@ -67,6 +68,12 @@ def emit_host(typed: ir.Typed, *, build: Build, contract: bool = True) -> HostMo
         body.emit()
         emit_k_plain(body, None)
         return _finish(body, ("k_plain",))
+    if not straight(typed):
+        split = _split(body, Prover())
+        if split is not None:
+            body.emit()
+            emit_k_plain(body, split)
+            return _finish(body, ("k_plain",), split)
     fast = Body(
         module, typed, "body.fast", body.sites, build=build, contract=contract, prover=Prover(),
         constants=body.constants,

@@ -43,6 +43,8 @@ def fission(body: SplitBody, in_strips: bool) -> llvm.Function:
     if len(body.function.blocks) > _MOST_BLOCKS:
         raise Refused("it is too large")
     plan = _plan(body, Flow(body.function, body.fault_blocks))
+    if not body.barriers and not plan.has_inner_loops:
+        raise Refused("its one loop over the threads is as good")
     return Runner(body, plan, Memory(plan), in_strips).emit()
 
 

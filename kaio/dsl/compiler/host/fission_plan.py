@@ -87,6 +87,18 @@ class Plan:
         self._scalars = self._find_scalars()
         self._cheap: dict[int, bool] = {}
 
+    @property
+    def has_inner_loops(self) -> bool:
+        """Whether threads go round together within a group, so that a loop over them is inside of that one."""
+        position = {id(block): k for k, block in enumerate(self.order)}
+        return any(
+            not group.is_serial and self.stays(block, to) and position[id(to)] <= position[id(block)]
+            for group in self.groups
+            for region in group.regions
+            for block in region.blocks
+            for to in self.flow.after[id(block)]
+        )
+
     def region(self, block: llvm.Block) -> Region:
         """The region that a block is in."""
         return self._owner[id(block)]
