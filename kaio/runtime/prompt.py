@@ -131,17 +131,19 @@ class Prompt(pdb.Pdb):
         self._command = ""
         self._moment: Moment | None = None
         self._frames: list[FrameType] = []
+        self._displayed: dict[str, dict[str, Any]] = {}  # by function: its frames are made anew at each stop
 
     def ask(self, moment: Moment, frames: list[FrameType]) -> str:
         """Let the user look at the thread; gives how it is to go on: continue, next, step, return, quit."""
         self._moment, self._command, self._frames = moment, "continue", frames
         self.reset()
+        self.displaying = {frame: self._displayed.setdefault(frame.f_code.co_name, {}) for frame in frames}
         here = self._stops.place(moment.thread, moment.block)
         if here != self._last:
             self.message(f"{here} of kernel `{self._stops.kernel}`")
             self._last = here
         self.interaction(frames[-1], None)
-        self._moment, self._frames = None, []
+        self._moment, self._frames, self.displaying = None, [], {}
         return self._command
 
     def get_stack(self, f: FrameType | None, t: Any) -> tuple[list[tuple[FrameType, int]], int]:

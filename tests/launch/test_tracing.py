@@ -108,6 +108,23 @@ def test_a_while_loop_is_told_turn_by_turn() -> None:
     ]
 
 
+def test_each_case_of_a_match_is_a_line_of_its_own() -> None:
+    @kaio.kernel
+    def chosen(mode: i32, out: Out[i32]):
+        match mode:
+            case 1:
+                out[0] = 10
+            case 2 | 3:
+                out[0] = 20
+            case _:
+                out[0] = 30
+
+    trace = chosen.grid(1).block(1).trace(3, np.zeros(1, np.int32))
+    assert [step.text.strip() for step in trace][-1] == "out[0] = 20"
+    assert events(trace, "case 2")[-1].taken
+    assert {e.taken for e in events(trace, "case 1")} == {False}
+
+
 def test_a_loop_that_begins_again_counts_its_turns_from_one() -> None:
     @kaio.kernel
     def nested(out: Out[i32]):

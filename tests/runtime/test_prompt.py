@@ -41,6 +41,8 @@ LERP = lerp.__code__.co_firstlineno
 FIRST = looked_at.__wrapped__.__code__.co_firstlineno + 1  # the line of the `def`
 RESULT = [1.5, 3.0, 4.5, 6.0, 7.5, 9.0, 10.5, 12.0]
 
+OUT: list[kaio.GpuBuffer] = []  # what the kernels of sessions wrote
+
 Session = Callable[..., list[str]]
 
 
@@ -55,6 +57,7 @@ def session(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         x, out = DEVICE.alloc_from(np.arange(8 * blocks, dtype=np.float32)), DEVICE.alloc_zeros(8 * blocks, f32)
         capsys.readouterr()
         kernel.grid(blocks).block(8).launch(x, out).wait()
+        OUT.append(out)
         if kernel is looked_at and blocks == 1:
             assert out.to_host().tolist() == RESULT
         return [part.strip() for part in capsys.readouterr().out.split("(kaio)")]
@@ -125,6 +128,27 @@ def test_the_functions_around_are_shown_and_looked_at(session: Session) -> None:
     ]
     assert shown[6] == "np.float32(3.0)"
     assert shown[8] == "(np.float32(0.0), np.int32(3))"
+
+
+def test_what_is_displayed_is_shown_again_where_it_changes(session: Session) -> None:
+    shown = session("display total", "n", "n", "n", "c")
+    assert shown[1] == "display total: np.float32(0.0)"
+    assert [part.count("display total") for part in shown[2:5]] == [0, 0, 1]
+    assert shown[4].endswith("display total: np.float32(1.5)  [old: np.float32(0.0)]")
+
+
+def test_an_element_that_is_set_at_the_prompt_is_set_in_the_kernel(session: Session) -> None:
+    @kaio.kernel
+    def passed(x: In[f32], out: Out[f32]):
+        t = kaio.thread_idx.x
+        s = kaio.shared_mem(8, f32)
+        s[t] = 0
+        v = x[t]
+        breakpoint()
+        out[t] = s[t] + v
+
+    session("!s[0] = 9", "!v = 100", "c", kernel=passed)
+    assert OUT[-1].to_host().tolist() == [9, 1, 2, 3, 4, 5, 6, 7]
 
 
 def test_return_goes_on_until_the_function_has_returned(session: Session) -> None:

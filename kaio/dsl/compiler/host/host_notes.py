@@ -288,8 +288,10 @@ def _statement_lines(source: Source) -> dict[int, int]:
     found: dict[int, int] = {}
     for node in ast.walk(source.node):  # a statement comes before those inside it
         if isinstance(node, ast.stmt) and node is not source.node:
-            body = getattr(node, "body", None) or getattr(node, "cases", None)
-            stop = body[0].lineno - 1 if body and hasattr(body[0], "lineno") else node.end_lineno
+            body = getattr(node, "body", None)
+            stop = body[0].lineno - 1 if body else node.end_lineno
+            if isinstance(node, ast.Match):  # whose cases are lines of their own
+                stop = node.subject.end_lineno
             found.update(dict.fromkeys(range(node.lineno, max(node.lineno, stop or 0) + 1), node.lineno))
     return found
 
