@@ -28,11 +28,11 @@ __all__ = [
     "ALONE", "APART", "ARGUMENTS", "ARRIVED", "BARRIER", "BLOCK", "BLOCK_DIM", "BLOCK_IDX", "CLUSTER", "CLUSTER_DIM",
     "CLUSTER_RANK", "CONTEXT_NBYTES", "COUNT", "DIVERGED", "FAILED", "FAULT", "FAULTED", "FAULT_INDEX", "FAULT_OTHER",
     "FAULT_SITE", "FAULT_SIZE", "FAULT_THREAD", "FRAMES", "FRAME_ALIGNMENT", "FRAME_NBYTES", "GIVEN", "GRID",
-    "GRID_DIM", "LAST_STARTED", "MASK", "MAX_EXITS", "MAX_THREADS", "MEMBERS", "MIXED", "MOST_WORDS", "NAMED",
-    "NAMED_COUNT", "NAMED_THREADS", "NAMED_TURN", "PAUSE", "SHADOW", "SHADOW_WORDS", "SHARED",
+    "GRID_DIM", "LAST_STARTED", "LAUNCH", "MASK", "MAX_EXITS", "MAX_THREADS", "MEMBERS", "MIXED", "MOST_WORDS",
+    "NAMED", "NAMED_COUNT", "NAMED_THREADS", "NAMED_TURN", "PAUSE", "SHADOW", "SHADOW_WORDS", "SHARED",
     "SHARED_ALIGNMENT", "SHARED_STRIDE", "SHORT",
     "SITE", "STATE", "STUCK", "TAKEN", "THREADS", "WARP", "WARP_ALL", "WARP_ANY", "WARP_SYNC", "WARP_SYNC_ALL",
-    "WATCH", "WENT_ROUND", "WHOLE", "WORDS", "WORD_COUNT", "WORD_STRIDE", "WORKER", "frame_stride",
+    "WATCH", "WENT_ROUND", "WHOLE", "WORDS", "WORD_COUNT", "WORD_STRIDE", "WORKER", "WORKSPACE", "frame_stride",
 ]  # fmt: skip
 
 MAX_THREADS = 1024
@@ -53,6 +53,8 @@ CLUSTER_DIM, CLUSTER_RANK = 144, 156  # i32, three of the first: blocks of a clu
 SHARED_STRIDE = 160  # i64: bytes from the shared memory of one block of a cluster to the next
 SITE = 168  # i32: where a block waits for other blocks; 0 where it does not
 WATCH = 176  # pointer to who is watched (`trace_abi.STATE`); null where nobody is
+LAUNCH = 184  # pointer to 64 bytes of the launch, zero before it: what counts its blocks, and behind that a workspace
+WORKSPACE = 32  # the offset there of 16 bytes for a barrier of the grid that is written in PTX
 TAKEN = 192  # u32[MOST_WORDS][32]: what the lanes of a warp operation gave; each row is one vector
 MOST_WORDS = 16
 # i32[16] each: of the named barriers, threads that have come, how often it was completed, threads that it waits for

@@ -20,7 +20,6 @@ from kaio.program import UNCHECKED, Build
 from kaio.record_classes import is_record, names_of
 from kaio.runtime import Device
 from kaio.runtime.stream import Loaded
-from kaio.runtime.unbuilt import refuse_unbuilt
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.pipeline import Compiled, Front
@@ -30,6 +29,7 @@ __all__ = ["Built", "IndexBits", "Variant", "Variants", "compiler_target", "same
 __tracebackhide__ = is_message
 
 IndexBits = Literal[32, 64]
+_FROM_PTX = "cpu from "  # a target: the PTX of the architecture that follows, on the CPU device
 
 
 class Variants:
@@ -87,6 +87,9 @@ class Variants:
                 specialisation = self._front.signature.specialise(consts, dtypes, index_bits)
                 if target == "cpu":
                     compiled = pipeline.compile_host(self._front, specialisation, self._options, build)
+                elif target.startswith(_FROM_PTX):
+                    like = target.removeprefix(_FROM_PTX)
+                    compiled = pipeline.compile_ptx_for_host(self._front, specialisation, self._options, build, like)
                 else:
                     compiled = pipeline.compile_cuda(self._front, specialisation, self._options, target, link, build)
                 found = self._built[key] = Built(compiled)
@@ -167,9 +170,14 @@ def compiler_target(target: Any, build: Build | None = None) -> tuple[str, Build
                 f'`check="full"` is for the CPU device: {target} finds what `check="bounds"` does',
                 help='run the kernel on `kaio.Device("cpu", check="full")`',
             )
-        if build.check == "full":
-            refuse_unbuilt('check="full"', 'check="full"')
-        return ("cpu" if target.kind == "cpu" else target.target), build
+        if build.check == "full" and target.route == "ptx":
+            raise UnsupportedFeatureError(
+                f'check="full" is not supported on {target}: PTX has no arrays',
+                help='use `kaio.Device("cpu")`, which runs the kernel\'s own operations',
+            )
+        if target.kind == "cuda":
+            return target.target, build
+        return (_FROM_PTX + target.target if target.route == "ptx" else "cpu"), build
     if target == "cpu":
         return "cpu", Build()
     if isinstance(target, str) and re.fullmatch(r"sm_\d{2,3}[af]?", target):

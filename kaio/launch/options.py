@@ -89,6 +89,11 @@ def build_for(kernel: str, device: Device, check: Level | None, options: RunOpti
     )
     if device.kind == "cuda":
         _check_gpu(kernel, device, options)
+    if options.coverage and device.route == "ptx":
+        raise UnsupportedFeatureError(
+            f"kernel `{kernel}` is launched on {device} with `coverage=True`: PTX has no arrays",
+            help='run it on `kaio.Device("cpu")`, which runs the kernel\'s own operations',
+        )
     return build
 
 

@@ -17,7 +17,7 @@ from kaio import print_abi as abi
 from kaio.program import Level
 from kaio.runtime.completion import gather
 from kaio.runtime.cpu_stream import CpuStream, Servers
-from kaio.runtime.device import Device, MemoryInfo
+from kaio.runtime.device import Device, MemoryInfo, Route
 from kaio.runtime.failures import Failures
 from kaio.runtime.foreign import Foreign
 from kaio.runtime.host_short import ShortLaunches
@@ -66,11 +66,11 @@ class CpuDevice(Device):
     servers: Servers
 
     @classmethod
-    def open(cls, like: str, check: Level) -> CpuDevice:
+    def open(cls, like: str, check: Level, route: Route = "ir") -> CpuDevice:
         """The device with these options; `Device("cpu", …)` keeps one of each."""
         description = describe(like)
         self = object.__new__(cls)
-        self._like, self.target, self.check = like, like, check
+        self._like, self.target, self.check, self.route = like, like, check, route
         self.name = f"CPU ({platform.processor() or platform.machine()}), limits of {like} ({description.name})"
         self.capability, self.limits = description.capability, description.limits
         self._start()
@@ -86,6 +86,8 @@ class CpuDevice(Device):
         options = {"like": self._like} if self._like != "sm_90" else {}
         if self.check != "bounds":
             options["check"] = self.check
+        if self.route != "ir":
+            options["route"] = self.route
         return "cpu", options
 
     @property

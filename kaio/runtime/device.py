@@ -58,6 +58,9 @@ class DeviceStats(NamedTuple):
     peak_nbytes: int
 
 
+Route = Literal["ir", "ptx"]
+
+
 class Device(metaclass=Shown):
     """A GPU, or the CPU device, which runs the same kernels natively and finds their mistakes.
 
@@ -70,6 +73,9 @@ class Device(metaclass=Shown):
         check: ``"off"`` or ``"bounds"`` (True): what is found while kernels run, unless a launch says otherwise
             (docs/host.md). Default ``"bounds"`` on the CPU device, ``"off"`` on a GPU. With ``"off"`` an index that is
             out of range reads or overwrites other memory, and on the CPU device may end the process.
+        route: what the CPU device runs: ``"ir"`` (the default) is the kernel's own operations, ``"ptx"`` the PTX that a
+            GPU of `like` would get, of which every byte of every result is the same. There ``"bounds"`` finds addresses
+            outside of all memory of the launch.
 
     Raises:
         DeviceNotFoundError: there is no such device, or its driver does not work.
@@ -88,6 +94,7 @@ class Device(metaclass=Shown):
     capability: tuple[int, int]
     limits: Limits
     check: Level
+    route: Route = "ir"
     ordinal: int = 0  # among the devices of its kind
     generation: int
     fault: KaioError | None  # what a GPU's context failed with; it cannot be used again
@@ -105,12 +112,13 @@ class Device(metaclass=Shown):
         *,
         like: str | None = None,
         check: str | bool | None = None,
+        route: Route = "ir",
         **other: Never,
     ) -> Device:
         """Find or open the device."""
         from kaio.runtime.opening import open_device
 
-        return open_device(which, like=like, check=check, **other)
+        return open_device(which, like=like, check=check, route=route, **other)
 
     # What each kind of device provides.
 

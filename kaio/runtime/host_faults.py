@@ -10,6 +10,7 @@ from kaio import host_abi as abi
 from kaio.errors import KernelFault, Mistake
 from kaio.program import Program, Site
 from kaio.runtime.guard import as_written, guard_help
+from kaio.runtime.host_addresses import outside
 
 __all__ = ["FaultRecord", "fault_error", "position"]
 
@@ -30,16 +31,16 @@ class FaultRecord:
     word: Callable[[int, int], int]
 
 
-def fault_error(program: Program, record: FaultRecord, grid: Dim3, block: Dim3) -> KernelFault:
-    """The error that says what a record means."""
-    return _Teller(program, record, grid, block).error()
+def fault_error(program: Program, record: FaultRecord, grid: Dim3, block: Dim3, arguments: bytes = b"") -> KernelFault:
+    """The error that says what a record means; `arguments` are the packed ones of the launch."""
+    return _Teller(program, record, grid, block, arguments).error()
 
 
 class _Teller:
     """One fault with the names of everything that it is about."""
 
-    def __init__(self, program: Program, record: FaultRecord, grid: Dim3, block: Dim3) -> None:
-        self.program, self.record, self.grid = program, record, grid
+    def __init__(self, program: Program, record: FaultRecord, grid: Dim3, block: Dim3, arguments: bytes) -> None:
+        self.program, self.record, self.grid, self.arguments = program, record, grid, arguments
         self.kernel = f"kernel `{program.name}`"
         self.facts: dict[str, Any] = {
             "kernel": program.name,
@@ -78,6 +79,8 @@ class _Teller:
             return self._index(site)
         if site.kind == "lane":
             return self._lane(site)
+        if site.kind == "address":
+            return self._address(site)
         what = f"{site.text} in {self.kernel}"
         if site.kind == "assert":
             what = f"assertion failed in {self.kernel}" + (f": {site.text}" if site.text else "")
@@ -89,6 +92,12 @@ class _Teller:
         axis = f"axis {site.axis} of `{site.text}` (size {size})"
         what = f"index {index} is out of range for {axis} in {self.kernel}\n  {self.thread}"
         return self._at(site, what, guard_help(site, index, size))
+
+    def _address(self, site: Site) -> KernelFault:
+        found, facts = outside(self.program, site, self.record.index, self.record.size, self.arguments)
+        self.facts |= {"kind": "index", **facts}
+        way_out = 'on `kaio.Device("cpu")` the same launch names the array, the axis and the index'
+        return self._at(site, f"{self.kernel} {found}\n  {self.thread}", way_out)
 
     def _lane(self, site: Site) -> KernelFault:
         lane, own, members = self.record.index, self.record.thread % 32, self.record.size

@@ -346,7 +346,9 @@ class HostKernel:
                 watch.end()
             faults = [(fault, record) for record in records for fault in record.faults()]
             if faults:
-                raise self._error(*min(faults, key=lambda found: found[0].block), shadow, shared_nbytes, grid, block)
+                raise self._error(
+                    *min(faults, key=lambda found: found[0].block), shadow, shared_nbytes, grid, block, arguments
+                )
             workers.check()
             if coverage is not None and (missed := coverage.fault()) is not None:
                 raise missed
@@ -405,9 +407,10 @@ class HostKernel:
         shared_nbytes: int,
         grid: Dim3,
         block: Dim3,
+        arguments: Any,
     ) -> KaioError:
         if shadow is None or not is_of_shadow(fault):
-            return fault_error(self.program, fault, grid, block)
+            return fault_error(self.program, fault, grid, block, bytes(arguments))
         places = Places(shadow.buffers, record.shared.address, self._shared_nbytes(shared_nbytes), shadow.dynamic)
         return shadow_error(self.program, fault, places, grid, block)
 
@@ -417,7 +420,7 @@ class HostKernel:
 
     def _group(self, grid: Dim3, cluster: Dim3) -> int:
         """How many blocks run together, 0 where each runs by itself."""
-        if "grid" in self._site_kinds:
+        if self.program.waits_for_grid:
             return math.prod(grid)
         together = math.prod(cluster)
         return together if together > 1 or "cluster" in self._site_kinds else 0
@@ -450,6 +453,7 @@ class HostKernel:
             struct.pack_into("@i", context, at + abi.ALONE, workers == 1)
             struct.pack_into("@i", context, at + abi.SHADOW, 0)
             struct.pack_into("@4iq", context, at + abi.CLUSTER_DIM, *cluster, 0, shared)
+            struct.pack_into("@P", context, at + abi.LAUNCH, counter)
         self._pack_worker(record, math.prod(grid) // max(1, group), group, workers, counter)
 
     def _pack_worker(self, record: Record, blocks: int, group: int, workers: int, counter: int) -> None:

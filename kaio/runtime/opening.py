@@ -9,9 +9,8 @@ from typing import Any
 
 from kaio.errors import DeviceNotFoundError, KaioError, UnsupportedFeatureError
 from kaio.program import Level
-from kaio.runtime.device import Device
+from kaio.runtime.device import Device, Route
 from kaio.runtime.elsewhere import refuse_arguments
-from kaio.runtime.unbuilt import refuse_unbuilt
 
 __all__ = ["devices", "open_device"]
 
@@ -33,29 +32,27 @@ def open_device(
     *,
     like: str | None = None,
     check: str | bool | None = None,
-    route: str = "ir",
+    route: Route = "ir",
     isolated: bool = False,
     **unknown: Any,
 ) -> Device:
-    """Find or open the device; see `Device`. `route` and `isolated` are words for what is not there yet."""
+    """Find or open the device; see `Device`. `isolated` is a word for what is not there yet."""
     if unknown:
         near = difflib.get_close_matches(next(iter(unknown)), ("like", "check"), n=1)
         refuse_arguments("Device", unknown, f"`{near[0]}=…`" if near else "`like=…` or `check=…`")
     checks = _read_check(check)
+    if route not in ("ir", "ptx"):
+        raise KaioError(f'`route` is "ir" or "ptx" (got {route!r})')
     if isolated:
         raise UnsupportedFeatureError(
             "`isolated=True` is not supported", help='`Device("cpu")` finds faults before they do harm'
         )
-    if route != "ir":
-        if route != "ptx":
-            raise KaioError(f'`route` is "ir" or "ptx" (got {route!r})')
-        refuse_unbuilt('route="ptx"', 'route="ptx"')
     ordinal = _read_which(which)
     with _lock:
         if which is None and not _has_driver():
             _log.info("there is no NVIDIA driver: Device() is the CPU device")
             ordinal = None
-        return _cpu(like, checks) if ordinal is None else _cuda(ordinal, like, checks)
+        return _cpu(like, checks, route) if ordinal is None else _cuda(ordinal, like, checks, route)
 
 
 def _read_check(check: Any) -> Level | None:
@@ -81,18 +78,25 @@ def _read_which(which: Any) -> int | None:
     )
 
 
-def _cpu(like: str | None, check: Level | None) -> Device:
-    if check == "full":
-        refuse_unbuilt('check="full"', 'check="full"')
+def _cpu(like: str | None, check: Level | None, route: Route) -> Device:
+    if check == "full" and route == "ptx":
+        raise UnsupportedFeatureError(
+            '`check="full"` is not supported with `route="ptx"`: PTX has no arrays',
+            help='leave `route="ptx"` out: the kernel\'s own operations are checked',
+        )
     from kaio.runtime.cpu_device import CpuDevice
 
-    key = "cpu", like or "sm_90", check or "bounds"
+    key = "cpu", like or "sm_90", check or "bounds", route
     if key not in _opened:
-        _opened[key] = CpuDevice.open(like=key[1], check=key[2])
+        _opened[key] = CpuDevice.open(like=key[1], check=key[2], route=route)
     return _opened[key]
 
 
-def _cuda(ordinal: int, like: str | None, check: Level | None) -> Device:
+def _cuda(ordinal: int, like: str | None, check: Level | None, route: Route) -> Device:
+    if route != "ir":
+        raise UnsupportedFeatureError(
+            "a GPU runs PTX anyway", help='leave `route="ptx"` out, or write `Device("cpu", route="ptx")`'
+        )
     if like is not None:
         raise UnsupportedFeatureError(
             f"a GPU cannot be like another (got like={like!r})", help=f'write `Device("cpu", like="{like}")`'

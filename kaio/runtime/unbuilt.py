@@ -9,7 +9,6 @@ __all__ = ["refuse_unbuilt"]
 __tracebackhide__ = is_message
 
 _UNBUILT: dict[str, str] = {
-    'route="ptx"': 'leave it out, or say `route="ir"`',
     "schedule": "leave it out: threads go on in the order of their numbers",
     "fuel": "leave it out",
     "timeout_s": "leave it out, and wait with a time limit: `done.wait(timeout_s=…)`",

@@ -6,6 +6,7 @@ buffers of `PARAMETERS`; what it computes, it leaves in `out`, `wide` or `counts
 
 from __future__ import annotations
 
+import functools
 import re
 import textwrap
 
@@ -42,6 +43,12 @@ def results(record: Intrinsic, device: kaio.Device) -> list[np.ndarray]:
     return [buffer.to_host() for buffer in buffers[-3:]]
 
 
+@functools.cache
+def on_the_cpu(name: str) -> list[np.ndarray]:
+    """What it leaves on the CPU device."""
+    return results(RECORDS[name], kaio.Device("cpu"))
+
+
 @pytest.mark.parametrize("name", RECORDS)
 def test_a_record_has_a_doc_a_signature_an_example_and_an_instruction(name):
     record = RECORDS[name]
@@ -51,9 +58,9 @@ def test_a_record_has_a_doc_a_signature_an_example_and_an_instruction(name):
     assert record.call_line, f"the example of `{name}` does not call it"
 
 
-@pytest.mark.parametrize("record", SHOWN)
-def test_the_example_computes_something_on_the_cpu_device(record):
-    assert any(np.any(array) for array in results(record, kaio.Device("cpu")))
+@pytest.mark.parametrize("name", RECORDS)
+def test_the_example_computes_something_on_the_cpu_device(name):
+    assert any(np.any(array) for array in on_the_cpu(name))
 
 
 @pytest.mark.parametrize("record", ON_GPU)

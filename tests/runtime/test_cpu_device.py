@@ -86,10 +86,16 @@ NO_SUCH_DEVICE = 'write `Device(0)`, `Device("cuda:0")` or `Device("cpu")`'
         ),
         ({"which": "cpu", "check": "all"}, KaioError, '`check` is "off", "bounds" or "full" (got \'all\')', None),
         (
-            {"which": "cpu", "route": "ptx"},
+            {"which": "cpu", "route": "ptx", "check": "full"},
             UnsupportedFeatureError,
-            '`route="ptx"` is not supported yet',
-            'leave it out, or say `route="ir"`',
+            '`check="full"` is not supported with `route="ptx"`: PTX has no arrays',
+            'leave `route="ptx"` out: the kernel\'s own operations are checked',
+        ),
+        (
+            {"which": 0, "route": "ptx"},
+            UnsupportedFeatureError,
+            "a GPU runs PTX anyway",
+            'leave `route="ptx"` out, or write `Device("cpu", route="ptx")`',
         ),
         ({"which": "cpu", "route": "x"}, KaioError, '`route` is "ir" or "ptx" (got \'x\')', None),
         (

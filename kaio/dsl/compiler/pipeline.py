@@ -25,7 +25,16 @@ from kaio.source import Source
 if TYPE_CHECKING:
     from kaio.dsl.compiler.cuda.emit_ptx import Ptx
 
-__all__ = ["Capture", "CompileOptions", "Compiled", "Front", "compile_cuda", "compile_host", "read"]
+__all__ = [
+    "Capture",
+    "CompileOptions",
+    "Compiled",
+    "Front",
+    "compile_cuda",
+    "compile_host",
+    "compile_ptx_for_host",
+    "read",
+]
 
 __tracebackhide__ = is_message
 
@@ -96,7 +105,7 @@ def compile_cuda(
         has_static=ptx.has_static,
         prints=ptx.prints,
         sites=ptx.sites,
-        waits_for_grid=any(call.callee is grid_sync for _, call in calls_of(middle.typed)),
+        waits_for_grid=_waits_for_grid(middle.typed),
     )
     stages = {**middle.stages, "llvm": ptx.llvm, "ptx": ptx.text}
     return Compiled(program, tuple(middle.captures.values()), stages, _grid_ranks(middle.typed))
@@ -128,6 +137,35 @@ def compile_host(front: Front, specialisation: Specialisation, options: CompileO
         program = replace(program, straight=straight(middle.typed))
     stages = {**middle.stages, "llvm": module.text}
     return Compiled(program, tuple(middle.captures.values()), stages, _grid_ranks(middle.typed))
+
+
+def compile_ptx_for_host(
+    front: Front, specialisation: Specialisation, options: CompileOptions, build: Build, target: str
+) -> Compiled:
+    """Compile for the CPU device what a GPU of an architecture would get: its PTX."""
+    __tracebackhide__ = is_message
+    from kaio.dsl.compiler.cuda.emit_ptx import emit_ptx
+    from kaio.dsl.compiler.host.link_host import link_host
+    from kaio.dsl.compiler.ptx.emit import emit_from_ptx
+
+    with _LOCK, _faults_are_ours(front):
+        middle = middle_of(front, specialisation)
+        ptx = emit_ptx(middle.typed, _own_architecture(middle.typed, target), options, str(front.signature))
+        module = emit_from_ptx(ptx, middle.typed, build=build)
+        linked = link_host(module, front.signature.name, specialisation.arguments, specialisation.index_bits)
+        program = replace(linked, waits_for_grid=_waits_for_grid(middle.typed))
+    stages = {**middle.stages, "ptx": ptx.text, "llvm": module.text}
+    return Compiled(program, tuple(middle.captures.values()), stages, _grid_ranks(middle.typed))
+
+
+def _own_architecture(typed: Typed, target: str) -> str:
+    """``sm_90a`` instead of ``sm_90`` where a kernel has what is on that architecture alone."""
+    needed = {getattr(call.callee, "since", "") for _, call in calls_of(typed)}
+    return f"{target}a" if f"{target}a" in needed else target
+
+
+def _waits_for_grid(typed: Typed) -> bool:
+    return any(call.callee is grid_sync for _, call in calls_of(typed))
 
 
 def _grid_ranks(typed: Typed) -> frozenset[int]:

@@ -6,7 +6,7 @@ The layout is in `kaio/dsl/fragments.py`: lane 4 * g + t has of a row or column 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from llvmlite import ir as llvm
@@ -25,7 +25,17 @@ if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
-__all__ = ["load_elements", "load_rows", "load_words", "store_elements", "store_rows", "store_words"]
+__all__ = [
+    "Rows",
+    "as_tf32",
+    "load_elements",
+    "load_rows",
+    "load_words",
+    "rows_of_all",
+    "store_elements",
+    "store_rows",
+    "store_words",
+]
 
 _I16, _I32, _I64 = llvm.IntType(16), llvm.IntType(32), llvm.IntType(64)
 _ROW_NBYTES = 16  # what one lane gives the address of
@@ -78,7 +88,7 @@ def load_elements(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any
         return tuple(found)
     each = 4 // fragment.dtype.itemsize
     if fragment.dtype is f32:
-        return tuple(_as_tf32(e, value) for value in found)
+        return tuple(as_tf32(e, value) for value in found)
     return tuple(pack(e.b, found[k : k + each]) for k in range(0, len(found), each))
 
 
@@ -108,7 +118,7 @@ def _places(tile: _Tile, fragment: FragmentType) -> Iterator[tuple[Any, Any]]:
             yield (tile.plus(group, 8 * across), place) if fragment.role == "a" else (place, group)
 
 
-def _as_tf32(e: Emitter, value: Any) -> Any:
+def as_tf32(e: Emitter, value: Any) -> Any:
     """The bits of an f32 rounded to tf32: to nearest, ties away from zero (`cvt.rna.tf32.f32`)."""
     if e.target.name == "cuda":
         return assemble(e, "cvt.rna.tf32.f32 $0, $1;", [_I32], [value])[0]
@@ -137,7 +147,7 @@ def load_rows(e: Emitter, call: TypedCall, array: Any, row: Any, column: Any) ->
         first, second = b.add(within, b.shl(along, _I32(3))), _I32(0) if across is None else b.shl(across, _I32(3))
     words = _load_rows(tile, _row_address(tile, first, second), count, transposed)
     if fragment.dtype is f32:
-        words = [_as_tf32(e, b.bitcast(word, llvm.FloatType())) for word in words]
+        words = [as_tf32(e, b.bitcast(word, llvm.FloatType())) for word in words]
     return tuple(words)
 
 
@@ -186,7 +196,7 @@ def _load_rows(tile: _Tile, address: Any, count: int, transposed: bool) -> list[
         words = ", ".join(f"${k}" for k in range(count))
         name = f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' * transposed}.shared.b16"
         return assemble(e, f"{name} {{{words}}}, [${count}];", [_I32] * count, [address], volatile=True, memory=True)
-    at = _rows_of_all(tile, address, "ldmatrix")
+    at = rows_of_all(e, address, "ldmatrix", tile.access)
     return [at.load(matrix, transposed) for matrix in range(count)]
 
 
@@ -197,17 +207,16 @@ def _store_rows(tile: _Tile, address: Any, words: Sequence[Any], transposed: boo
         name = f"stmatrix.sync.aligned.m8n8.x{len(words)}{'.trans' * transposed}.shared.b16"
         assemble(e, f"{name} [$0], {{{given}}};", [], [address, *words], volatile=True, memory=True)
         return
-    at = _rows_of_all(tile, address, "stmatrix")
+    at = rows_of_all(e, address, "stmatrix", tile.access)
     for matrix, word in enumerate(words):
         at.store(matrix, word, transposed)
 
 
-class _Rows:
-    """The rows whose addresses the lanes of a warp gave, on the host."""
+class Rows:
+    """The rows whose addresses the lanes of a warp gave, on the host; `access(kind)` says what is done to them."""
 
-    def __init__(self, tile: _Tile, peers: Any) -> None:
-        self.e, self.tile, self.peers = tile.e, tile, peers
-        e = tile.e
+    def __init__(self, e: Emitter, peers: Any, access: Callable[[Any], Access]) -> None:
+        self.e, self.peers, self.access = e, peers, access
         self.group, self.within = e.b.lshr(peers.lane, _I32(2)), e.b.and_(peers.lane, _I32(3))
 
     def _at(self, matrix: int, row: Any, nbytes: Any, kind: llvm.Type) -> Any:
@@ -228,9 +237,7 @@ class _Rows:
 
     def load(self, matrix: int, transposed: bool) -> Any:
         """This lane's word of a matrix."""
-        parts = [
-            self.e.target.load(self.e, place, self.tile.access("read")) for place in self._parts(matrix, transposed)
-        ]
+        parts = [self.e.target.load(self.e, place, self.access("read")) for place in self._parts(matrix, transposed)]
         return parts[0] if len(parts) == 1 else pack(self.e.b, parts)
 
     def store(self, matrix: int, word: Any, transposed: bool) -> None:
@@ -238,11 +245,12 @@ class _Rows:
         b = self.e.b
         halves = unpack(b, word, 16) if transposed else [word]
         for place, part in zip(self._parts(matrix, transposed), halves, strict=True):
-            self.e.target.store(self.e, part, place, self.tile.access("write"))
+            self.e.target.store(self.e, part, place, self.access("write"))
 
 
-def _rows_of_all(tile: _Tile, address: Any, what: str) -> _Rows:
-    e, b = tile.e, tile.e.b
+def rows_of_all(e: Emitter, address: Any, what: str, access: Callable[[Any], Access]) -> Rows:
+    """The rows of all lanes, each of which gives the address of one (an i64)."""
+    b = e.b
     peers = e.target.exchange(e, to_words(b, address), None, what)
     e.target.check(e, b.icmp_signed("==", peers.members, _I32(-1)), f"`{what}` needs all 32 lanes of a warp")
-    return _Rows(tile, peers)
+    return Rows(e, peers, access)

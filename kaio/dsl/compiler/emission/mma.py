@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.ir import TypedCall
 
-__all__ = ["mma_cuda", "mma_host"]
+__all__ = ["mma_cuda", "mma_host", "multiplied"]
 
 _I16, _I32 = llvm.IntType(16), llvm.IntType(32)
 _F16: Any = f16
@@ -61,10 +61,20 @@ def _factor(dtype: DType) -> str:
 # ---------------------------------------------------------------------- the host
 def mma_host(e: Emitter, call: TypedCall, a: Any, b: Any, c: Any) -> tuple[Any, ...]:
     """Give this lane's words of a and b, and compute its four sums from those of the others."""
+    left, right, total = _operands(call)
+    return multiplied(e, (left.dtype, right.dtype, total.dtype), a, b, c)
+
+
+def multiplied(
+    e: Emitter, dtypes: tuple[DType, DType, DType], a: Sequence[Any], b: Sequence[Any], c: Sequence[Any]
+) -> tuple[Any, ...]:
+    """The four sums of this lane, from its words of a and b, its elements of c, and what the others give.
+
+    dtypes: those of a, of b, and of c and the sums; f32 in a and b are tf32
+    """
     peers = e.target.exchange(e, [*a, *b], None, "mma")
     e.target.check(e, e.b.icmp_signed("==", peers.members, _I32(-1)), "`mma` needs all 32 lanes of a warp")
-    left, right, total = _operands(call)
-    function = _multiplier(e, left.dtype, right.dtype, total.dtype)
+    function = _multiplier(e, *dtypes)
     made = e.b.call(function, [peers.context, peers.lane, *c])
     return tuple(e.b.extract_value(made, k) for k in range(4))
 

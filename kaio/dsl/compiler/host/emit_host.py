@@ -9,7 +9,7 @@ The layout that this code shares with the scheduler and the runtime is in `kaio/
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from llvmlite import ir as llvm
@@ -23,6 +23,7 @@ from kaio.dsl.compiler.emission.notes import Notes
 from kaio.dsl.compiler.host.host_body import Body, waits_of
 from kaio.dsl.compiler.host.host_context import POINTER, VOID, load_arguments
 from kaio.dsl.compiler.host.host_drivers import emit_k_plain, emit_k_start_and_run
+from kaio.dsl.compiler.host.host_threads import Thread
 from kaio.dsl.compiler.host.prove import Prover
 from kaio.dsl.compiler.host.split_body import SplitBody
 from kaio.dsl.compiler.straight import straight
@@ -31,7 +32,7 @@ from kaio.print_abi import Line
 from kaio.program import Build, DynamicArray, PlacedArray, Site
 from kaio.trace_abi import Watched
 
-__all__ = ["HostModule", "emit_host", "emit_plain"]
+__all__ = ["HostModule", "emit_host", "emit_plain", "finished"]
 
 _LIBDEVICE = "__nv_"
 
@@ -141,27 +142,28 @@ def emit_plain(typed: ir.Typed, name: str) -> HostModule:
 
 
 def _finish(body: Body, exported: tuple[str, ...], fast: Body | None = None) -> HostModule:
-    module, shared_nbytes, proved = body.module, body.shared_nbytes, (0, 0)
     watched = None if body.watching is None else body.watching.finish()  # before the module is printed
-    if fast is not None and fast.prover is not None:
-        shared_nbytes, proved = max(shared_nbytes, fast.shared_nbytes), fast.prover.counts
     granule = 0
     for shadow in (body.shadow, None if fast is None else fast.shadow):
         granule = granule if shadow is None else shadow.finish_code()
+    made = replace(
+        finished(body, exported),
+        watched=watched,
+        shared=tuple(body.shared_arrays),
+        local=() if body.shadow is None else body.shadow.local_arrays,
+        granule=granule,
+    )
+    if fast is None or fast.prover is None:
+        return made
+    return replace(made, shared_nbytes=max(made.shared_nbytes, fast.shared_nbytes), proved=fast.prover.counts)
+
+
+def finished(thread: Thread, exported: tuple[str, ...]) -> HostModule:
+    """The module of a thread's function and of the loops around it."""
+    module, dynamic = thread.module, thread.inputs.dynamic
+    sites, prints = tuple(thread.sites.found), thread.sites.prints.found
     return HostModule(
-        str(module),
-        exported,
-        tuple(body.sites.found),
-        shared_nbytes,
-        _libdevice(module),
-        body.waits,
-        body.inputs.dynamic,
-        proved,
-        body.sites.prints.found,
-        watched,
-        tuple(body.shared_arrays),
-        () if body.shadow is None else body.shadow.local_arrays,
-        granule,
+        str(module), exported, sites, thread.shared_nbytes, _libdevice(module), thread.waits, dynamic, prints=prints
     )
 
 

@@ -55,7 +55,6 @@ class Body(Thread):
         super().__init__(module, name, sites, Inputs(typed), waits=any(waits_of(typed)), build=build)
         self.typed, self.contract, self.prover = typed, contract, prover
         self.constants = constants or ConstantArrays(module)
-        self.shared_nbytes = 0
         self.shared_arrays: list[PlacedArray] = []
         self.shadow = Shadow(self, self.inputs.types) if build.check == "full" else None
         self._scratches: dict[int, int] = {}

@@ -65,6 +65,7 @@ class Thread(Checks):
     ) -> None:
         self.module, self.function_name, self.sites, self.inputs = module, name, sites, inputs
         self.waits, self.build, self.checks = waits, build, build.check != "off"
+        self.shared_nbytes = 0
         self.registers: dict[str, llvm.Value] = {}
         self._exit_blocks: dict[str, int] = {}
         self._wait_blocks: dict[str, int] = {}

@@ -15,7 +15,7 @@ from llvmlite import ir
 from kaio.dsl.compiler.emission.declared import call
 from kaio.dsl.compiler.emission.float_bits import extreme
 
-__all__ = ["emit_instruction", "emit_wide"]
+__all__ = ["directed", "emit_instruction", "emit_wide", "flushed", "residual"]
 
 I1, I8, I32, I64, I128 = (ir.IntType(bits) for bits in (1, 8, 32, 64, 128))
 F32, F64 = ir.FloatType(), ir.DoubleType()
@@ -34,15 +34,15 @@ def _llvm(b: Any, name: str, *args: Any) -> Any:
 
 def emit_instruction(b: Any, parts: Sequence[str], args: Sequence[Any], result: Any) -> Any | None:
     """The value of one instruction, None where kaio has no host meaning for it."""
-    flushed = "ftz" in parts
+    flushes = "ftz" in parts
     parts = tuple(part for part in parts if part != "ftz")
-    if flushed:
-        args = [_flush(b, a) for a in args]
+    if flushes:
+        args = [flushed(b, a) for a in args]
     value = _emit(b, parts, args, result)
-    return _flush(b, value) if flushed and value is not None else value
+    return flushed(b, value) if flushes and value is not None else value
 
 
-def _flush(b: Any, v: Any) -> Any:
+def flushed(b: Any, v: Any) -> Any:
     """Subnormal f32 values become zeros of their sign."""
     if v.type != F32:
         return v
@@ -134,13 +134,13 @@ def _to_integer(b: Any, v: Any, destination: str, mode: str) -> Any:
     return b.select(b.fcmp_unordered("uno", v, v), kind(1 << kind.width - 1), number)
 
 
-def _residual(b: Any, left: Any, right: Any, total: Any) -> Any:
+def residual(b: Any, left: Any, right: Any, total: Any) -> Any:
     """What rounding took from `left + right` (Knuth's two-sum: exact, barring overflow)."""
     part = b.fsub(total, left)
     return b.fadd(b.fsub(left, b.fsub(total, part)), b.fsub(right, part))
 
 
-def _directed(b: Any, mode: str, rounded: Any, error: Any) -> Any:
+def directed(b: Any, mode: str, rounded: Any, error: Any) -> Any:
     """`rounded`, moved one step where the exact value `rounded + error` rounds elsewhere in this mode."""
     zero, nothing = ir.Constant(rounded.type, 0.0), ir.Constant(error.type, 0.0)
     below, above = b.fcmp_ordered("<", error, nothing), b.fcmp_ordered(">", error, nothing)
@@ -161,7 +161,7 @@ def _step(b: Any, v: Any, outward: bool) -> Any:
 
 def _directed_sum(b: Any, mode: str, left: Any, right: Any) -> Any:
     total = b.fadd(left, right)
-    return _directed(b, mode, total, _residual(b, left, right, total))
+    return directed(b, mode, total, residual(b, left, right, total))
 
 
 def _directed_f32(b: Any, name: str, mode: str, args: Sequence[Any]) -> Any:
@@ -175,8 +175,8 @@ def _directed_f32(b: Any, name: str, mode: str, args: Sequence[Any]) -> Any:
     total = b.fadd(left, right)
     rounded = b.fptrunc(total, F32)
     first = b.fsub(total, b.fpext(rounded, F64))
-    error = b.select(b.fcmp_ordered("==", first, ir.Constant(F64, 0.0)), _residual(b, left, right, total), first)
-    return _directed(b, mode, rounded, error)
+    error = b.select(b.fcmp_ordered("==", first, ir.Constant(F64, 0.0)), residual(b, left, right, total), first)
+    return directed(b, mode, rounded, error)
 
 
 def _polynomial(b: Any, x: Any, coefficients: Sequence[float]) -> Any:
