@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 from kaio import trace_abi as abi
+from kaio.errors import KaioError
 from kaio.runtime.standing import call_inside, frames_of
 from kaio.runtime.watch import Moment, Watch
 
@@ -31,7 +32,8 @@ def stops_for(kernel: str, grid: Dim3, block: Dim3) -> Watch | None:
         if named == "0":
             return None
         if named in _OWN:
-            return Stops(kernel, grid, block).watch
+            is_own = pdb.set_trace.__module__ == "pdb"  # pytest puts one there that stops capturing
+            return Stops(kernel, grid, block, None if is_own else pdb.set_trace).watch
     return Stops(kernel, grid, block, sys.breakpointhook).watch
 
 
@@ -64,6 +66,11 @@ class Stops:
             command = self._ask(moment)
         except BdbQuit:
             command = "quit"
+        except Exception as problem:
+            raise KaioError(
+                f"`breakpoint()` in kernel `{self.kernel}` failed: {problem!r}",
+                help="`PYTHONBREAKPOINT=0` makes it do nothing",
+            ) from problem
         depth = moment.frame.depth
         self._deepest = {"step": 1 << 30, "next": depth, "return": depth - 1}.get(command, -1)
         if self._deepest >= 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pdb
 import sys
 import threading
 from collections.abc import Callable
@@ -46,11 +47,19 @@ OUT: list[kaio.GpuBuffer] = []  # what the kernels of sessions wrote
 Session = Callable[..., list[str]]
 
 
+def set_trace() -> None:
+    """Stands for that of `pdb`, which nobody has replaced."""
+
+
+set_trace.__module__ = "pdb"
+
+
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Session:
     """Runs a kernel while these commands are typed; gives what was shown for each, and before the first."""
     monkeypatch.setattr(sys, "breakpointhook", sys.__breakpointhook__)
     monkeypatch.delenv("PYTHONBREAKPOINT", raising=False)
+    monkeypatch.setattr(pdb, "set_trace", set_trace)  # pytest has put its own there
 
     def run(*commands: str, kernel: kaio.Kernel = looked_at, blocks: int = 1) -> list[str]:
         monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{command}\n" for command in commands)))
@@ -226,14 +235,21 @@ def test_a_breakpoint_does_nothing_where_python_says_so(session: Session, monkey
     assert session() == [""]
 
 
-def test_a_hook_of_ones_own_is_called_from_the_line_with_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("where", ["hook", "set_trace"])
+def test_a_hook_of_ones_own_is_called_from_the_line_with_the_variables(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[tuple[Any, ...]] = []
 
     def hook() -> None:
         frame = sys._getframe(1)
         seen.append((frame.f_code.co_name, frame.f_lineno, frame.f_locals["i"], frame.f_locals["x"][7]))
 
-    monkeypatch.setattr(sys, "breakpointhook", hook)
+    if where == "hook":
+        monkeypatch.setattr(sys, "breakpointhook", hook)
+    else:
+        monkeypatch.setattr(sys, "breakpointhook", sys.__breakpointhook__)
+        monkeypatch.setattr(pdb, "set_trace", hook)
     x, out = DEVICE.alloc_from(np.arange(8, dtype=np.float32)), DEVICE.alloc_zeros(8, f32)
     looked_at.grid(1).block(8).launch(x, out)
     assert seen == [("looked_at", FIRST + 7, 3, 7.0)]
@@ -249,6 +265,10 @@ def test_what_a_hook_raises_stops_the_launch(monkeypatch: pytest.MonkeyPatch) ->
     done = looked_at.grid(1).block(8).launch(x, out)
     with pytest.raises(kaio.KaioError) as problem:
         done.wait()
+    assert str(problem.value) == (
+        "`breakpoint()` in kernel `looked_at` failed: ValueError('no')\n"
+        "  help: `PYTHONBREAKPOINT=0` makes it do nothing"
+    )
     assert isinstance(problem.value.__cause__, ValueError)
 
 
