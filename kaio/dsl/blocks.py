@@ -93,6 +93,7 @@ def _grid_cuda(e: Emitter, call: TypedCall) -> None:
         else:
             assemble(e, _CHECKED_GRID_BARRIER, [], [share, state], memory=True)
     e.call("llvm.nvvm.barrier0", e.void, [])
+    e.target.passed(e)
 
 
 @intrinsic(
@@ -117,6 +118,7 @@ def _cluster_cuda(e: Emitter, call: TypedCall) -> None:
 
     text = "barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;"
     assemble(e, text, [], [], memory=True)
+    e.target.passed(e)
 
 
 @intrinsic(
@@ -180,7 +182,14 @@ def _shared_typing(array: Type, rank: Type) -> Resolved:
     return Resolved((array, i32), replace(array, space="cluster"))
 
 
+def _check_rank(e: Emitter, rank: Any, size: Any) -> None:
+    what = "the rank of `cluster_shared` is not that of a block of the cluster"
+    e.target.check(e, e.b.icmp_unsigned("<", rank, size), what)
+
+
 def _shared_cuda(e: Emitter, call: TypedCall, array: Any, rank: Any) -> Any:
+    if e.target.checks_asserts:
+        _check_rank(e, rank, _special(e, "cluster_nctarank"))
     own = array.pointer
     generic = e.b.addrspacecast(own, own.type.pointee.as_pointer())
     number = e.b.ptrtoint(generic, e.llvm(i64))
@@ -193,8 +202,7 @@ def _shared_host(e: Emitter, call: TypedCall, array: Any, rank: Any) -> Any:
 
     b, wide, byte = e.b, llvm.IntType(64), llvm.IntType(8).as_pointer()
     size, own = _size_host(e, call), e.target.field(e, abi.CLUSTER_RANK)
-    what = "the rank of `cluster_shared` is not that of a block of the cluster"
-    e.target.check(e, b.icmp_unsigned("<", rank, size), what)
+    _check_rank(e, rank, size)
     stride = e.target.field(e, abi.SHARED_STRIDE)  # its low half is enough: memory of a block
     away = b.mul(b.sext(b.sub(rank, own), wide), b.zext(stride, wide))
     start = b.gep(b.bitcast(array.pointer, byte), [away])

@@ -21,6 +21,7 @@ __all__ = ["bar_sync", "bar_sync_and", "bar_sync_count", "bar_sync_or", "named_b
 
 def _barrier_cuda(e: Emitter, call: TypedCall) -> Any:
     e.call("llvm.nvvm.barrier0", e.void, [])
+    e.target.passed(e)
 
 
 def _barrier_host(e: Emitter, call: TypedCall) -> Any:
@@ -59,6 +60,7 @@ def _predicate_typing(name: str, result: DType) -> Callable[[Type], Resolved]:
 def _with_predicate(name: str, result: DType, nvvm: str) -> Callable[[Any], Any]:
     def cuda(e: Emitter, call: TypedCall, predicate: Any) -> Any:
         found = e.call(f"llvm.nvvm.barrier0.{nvvm}", e.llvm(i32), [e.b.zext(predicate, e.llvm(i32))])
+        e.target.passed(e)
         return found if result is i32 else e.b.icmp_unsigned("!=", found, e.const(i32, 0))
 
     def host(e: Emitter, call: TypedCall, predicate: Any) -> Any:

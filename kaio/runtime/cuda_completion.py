@@ -70,7 +70,7 @@ class CudaCompletion(Completion):
     stream: CudaStream
     _event: Event | None = None
     _start: Event | None = None
-    _after: Sequence[CudaCompletion] = ()  # checked launches, and such after them, whose results this one takes
+    _after: Sequence[CudaCompletion] = ()  # checked launches whose results this one takes
 
     def _mark(self) -> None:
         """Put the event behind the work, if it has none yet. The lock of the device is held."""
@@ -116,12 +116,16 @@ class CudaCompletion(Completion):
                 self.stream.recent.clear()
             self._finished = True
             self._event = self._start = None
+            if self._after:
+                self._after = ()
 
     def _inherited(self) -> Any:
         """What the checks of earlier work found, whose results this one took."""
         for earlier in self._after:
             earlier._poll()  # which is done: the stream has waited for it
-        return next((earlier._error for earlier in self._after if earlier._error is not None), None)
+            if earlier._error is not None:
+                return earlier._error
+        return None
 
     def _check(self) -> None:
         if self._error is not None:

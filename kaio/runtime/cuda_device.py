@@ -168,19 +168,24 @@ class CudaDevice(Device):
 
     def settle(self, stream: Stream | None = None) -> None:
         """Learn how those checked launches ended that are done, on a stream or on all."""
-        for work in list(self.watched):
-            if stream is None or work.stream is stream:
-                work._poll()
+        busy: set[Stream] = set()
+        for work in list(self.watched):  # in the order of their launches
+            if work.stream not in busy and (stream is None or work.stream is stream) and not work._poll():
+                busy.add(work.stream)
 
     def make_room(self) -> None:
         """Before a launch with checks, without the lock: have a record for it without making more, if possible."""
         if not self.records.free and self.watched:
             self.settle()
 
-    def checked_writers(self, uses: Uses) -> list[CudaCompletion]:
-        """The work that wrote what these uses take and may fail by its checks, or by those of work before."""
-        writers = [writer for buffer, _ in uses if isinstance(writer := buffer.memory.writer, CudaCompletion)]
-        return [writer for writer in writers if not writer._finished and (writer._after or writer in self.watched)]
+    def checked_writers(self, uses: Uses) -> tuple[CudaCompletion, ...]:
+        """The checked launches that wrote what these uses take, or what was made of it since."""
+        found: dict[CudaCompletion, None] = {}
+        for buffer, _ in uses:
+            writer = buffer.memory.writer
+            if isinstance(writer, CudaCompletion) and not writer._finished:
+                found |= dict.fromkeys((writer,) if writer in self.watched else writer._after)
+        return tuple(found)
 
     def _log_unseen(self) -> None:
         if self.fault is None:  # who never asked has not been told of a fault yet

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kaio import fault_abi as abi
 from kaio import host_abi
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckedCompletion", "Record", "Records"]
 
-_MADE_AT_ONCE = 64
+_FEWEST = 64  # are made at once; later as many again as there are
 _RING_NBYTES = abi.LENGTH * abi.ENTRY.size
 
 
@@ -29,14 +29,14 @@ class Record:
 
     def __init__(self, state: int, ring: int) -> None:
         self.state, self._ring = state, ring
-        self._site = ctypes.c_int32.from_address(ring + 12)  # of the first entry: 0 as long as nothing was found
+        self._site = ctypes.c_uint32.from_address(ring + abi.SITE)  # of the first entry: 0 as long as nothing was found
 
     def read(self) -> tuple[int, ...] | None:
-        """The entry of the first thread, in the order of blocks and threads, and None where there is none."""
+        """The entry with the lowest key, None where there is none."""
         if not self._site.value:
             return None
         entries = abi.ENTRY.iter_unpack(ctypes.string_at(self._ring, _RING_NBYTES))
-        return min(entry for entry in entries if entry[2])
+        return min(entry for entry in entries if entry[3])
 
     def clear(self, device: CudaDevice) -> None:
         """As new."""
@@ -51,6 +51,7 @@ class Records:
     def __init__(self, device: CudaDevice) -> None:
         self._device = device
         self.free: list[Record] = []
+        self._made = 0
 
     def take(self) -> Record:
         """One that is as new. The lock of the device is held."""
@@ -59,13 +60,14 @@ class Records:
         return self.free.pop()
 
     def _make(self) -> None:
-        device = self._device
+        device, count = self._device, max(_FEWEST, self._made)
         with device.current():
             flags = driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_DEVICEMAP
             # The GPU sees such memory at the same address (CUDA C++ programming guide, "Unified Virtual Addressing").
-            rings = int(device.ask(driver.cuMemHostAlloc(_MADE_AT_ONCE * _RING_NBYTES, flags)))
-            states = int(device.ask(driver.cuMemAlloc(_MADE_AT_ONCE * abi.STATE.size)))
-        for k in range(_MADE_AT_ONCE):
+            rings = int(device.ask(driver.cuMemHostAlloc(count * _RING_NBYTES, flags)))
+            states = int(device.ask(driver.cuMemAlloc(count * abi.STATE.size)))
+        self._made += count
+        for k in range(count):
             record = Record(states + k * abi.STATE.size, rings + k * _RING_NBYTES)
             record.clear(device)
             self.free.append(record)
@@ -98,13 +100,22 @@ class CheckedCompletion(CudaCompletion):
                 if found is not None:
                     self._error, is_failed = self._fault(found), True
                 device.records.give_back(record, is_failed)
-                device.watched.pop(self, None)
         super()._finish(error)
+        device.watched.pop(self, None)
         if is_failed:
             device.failures.note(self)
 
+    def _inherited(self) -> Any:
+        # Those before first, one after another: else each would ask the one before it, as many deep as there are.
+        for earlier in list(self.stream.device.watched):
+            if earlier is self:
+                break
+            if earlier.stream is self.stream:
+                earlier._poll()
+        return super()._inherited()
+
     def _fault(self, entry: tuple[int, ...]) -> KaioError:
-        block, thread, site, index, size = entry
+        _, block, thread, site, index, size = entry
         record = FaultRecord(host_abi.FAILED, block, site, thread, 0, index, size, lambda word, thread: 0)
         error = fault_error(self._loaded.program, record, *self._dims)
         if self.stream.device.fault is not None:

@@ -17,6 +17,7 @@ import pytest
 import kaio
 from kaio import InOut, KernelFault, i32
 from kaio.program import Build
+from tests.runtime.conftest import CudaLatch
 
 pytestmark = pytest.mark.gpu
 
@@ -182,6 +183,19 @@ def test_records_are_used_again(gpu: Any, x: Any) -> None:
             launch(x, 301).wait(60)
         x.fill(0)
     assert len(gpu.records.free) == made
+    assert not gpu.watched
+
+
+def test_a_long_row_of_launches_that_take_each_others_results_is_waited_for_at_once(gpu: Any, x: Any) -> None:
+    latch = CudaLatch(gpu)
+    latch.hold(gpu.current_stream(), (x, "Out"))
+    for _ in range(350):
+        launch(x, 300)
+    last = launch(x, 301)
+    latch.release()
+    with pytest.raises(KernelFault):
+        last.wait(60)
+    gpu.wait(60)
     assert not gpu.watched
 
 

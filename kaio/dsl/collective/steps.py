@@ -152,6 +152,7 @@ def get(value: Any, slot: int) -> Any:
 
 def _arrive_cuda(e: Emitter, call: TypedCall) -> None:
     e.call("llvm.nvvm.barrier0", e.void, [])
+    e.target.passed(e)
 
 
 def _arrive_host(e: Emitter, call: TypedCall) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import kaio
+from examples.quantised_attention import quantised_attention
 from kaio import In, InOut, Out, f32, i32
 from kaio.program import UNCHECKED, Build
 from tests.dsl.compiler.test_emit_ptx import TARGETS, everything, opcodes, parameters
@@ -60,6 +61,12 @@ def test_every_construct_with_its_checks_assembles_for_every_target(target, inde
     program = checked(kaio.kernel(everything), target, index_bits)
     assert program.cubin[:4] == b"\x7fELF"
     assert {site.kind for site in program.sites} == {"none", "index", "check"}
+
+
+@pytest.mark.parametrize("target", ["sm_90", "sm_100"])
+def test_a_large_kernel_with_its_checks_compiles(target):
+    program = quantised_attention.variants.build(target, BOUNDS, {"causal": True}, {}, 32, link=False).compiled.program
+    assert "fault_state" in program.ptx
 
 
 def test_without_checks_there_are_no_sites_and_no_state():

@@ -19,7 +19,7 @@ typedef struct { int done; double when; } Fence;
 typedef struct { Fence *fence; } Event;
 typedef struct Free { struct Free *next; char *at; u64 n; } Free;
 enum { COPY, SET, RECORD, WAIT_EVENT, WAIT_WORD, FREE, SAXPY, FAULT, CHECKED, TRAPPING };
-typedef struct { u64 block; int thread, site; int64_t index, size; } Entry;
+typedef struct { u64 key, block; unsigned thread, site; int64_t index, size; } Entry;
 typedef struct { u64 key; unsigned count; u64 barrier; Entry *ring; } State;  // kaio/fault_abi.py
 enum { NOT_READY = 600, INVALID_CONTEXT = 201, OUT_OF_MEMORY = 2, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719 };
 
@@ -76,11 +76,11 @@ static void perform(Op *op) {  // with the lock held, which waiting gives up
     case CHECKED: case TRAPPING: {  // each thread, the last one first, adds 1 to its element, which is checked
         struct { int *x; int size, threads; State *state; } *p = (void *)op->b;
         for (int i = p->threads - 1; i >= 0; i--) {
-            u64 key = i / 256 * 1024 + i % 256;
+            u64 key = (u64)(i / 256) << 32 | i % 256;
             if (i < p->size) p->x[i]++;
             else if (key < p->state->key) {
                 p->state->key = key;
-                p->state->ring[p->state->count++ % 64] = (Entry){i / 256, i % 256, 1, i, p->size};
+                p->state->ring[p->state->count++ % 64] = (Entry){key, i / 256, i % 256, 1, i, p->size};
             }
         }
         if (op->kind == TRAPPING && p->state->count) error = LAUNCH_FAILED;

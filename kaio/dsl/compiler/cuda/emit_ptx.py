@@ -30,7 +30,6 @@ from kaio.dsl.compiler.emission.notes import Notes
 from kaio.dsl.compiler.emission.scalars import extent, nbytes
 from kaio.dsl.compiler.emission.target import Axis, BufferValue
 from kaio.dsl.compiler.options import CompileOptions
-from kaio.dsl.intrinsic import Intrinsic
 from kaio.dsl.records import scalars_of
 from kaio.dsl.sync import named_bar_sync
 from kaio.dsl.values import ArrayType, BufferType, Type
@@ -152,7 +151,7 @@ class CudaTarget(Checks):
         own = function.args
         if self.checks:
             *own, state = own
-            self.failed = FaultExit(state, waits=_waits(self.typed), traps=_counts_warps(self.typed))
+            self.failed = FaultExit(state, traps=_counts_warps(self.typed))
         e.function(self.typed, self.inputs.arguments(e, own), lambda _: e.b.ret_void())
         if self.failed is not None:
             self.failed.emit(e)
@@ -198,6 +197,10 @@ class CudaTarget(Checks):
     def fault(self, e: Emitter, site: Site, index: Any = None, size: Any = None) -> None:
         assert self.failed is not None
         self.failed.leave(e, self.sites.number(site), index, size)
+
+    def passed(self, e: Emitter) -> None:
+        if self.failed is not None:
+            self.failed.count(e)
 
     def fault_state(self, e: Emitter) -> Any:
         return None if self.failed is None else self.failed.state
@@ -332,11 +335,6 @@ class CudaTarget(Checks):
 
     def leave(self, e: Emitter) -> None:
         e.b.ret_void()
-
-
-def _waits(typed: ir.Typed) -> bool:
-    """Whether a thread may wait for others."""
-    return any(isinstance(call.callee, Intrinsic) and call.callee.suspends for _, call in ir.calls_of(typed))
 
 
 def _counts_warps(typed: ir.Typed) -> bool:

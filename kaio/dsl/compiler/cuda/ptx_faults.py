@@ -27,14 +27,22 @@ STATE = _I64.as_pointer(1)
 class FaultExit:
     """The one place of a kernel where its failed checks go.
 
-    waits: whether threads of the kernel wait for each other, so that who failed first counts
     traps: whether the launch ends with the thread
     """
 
-    def __init__(self, state: llvm.Value, *, waits: bool, traps: bool) -> None:
-        self.state, self._waits, self._traps = state, waits, traps
+    def __init__(self, state: llvm.Value, *, traps: bool) -> None:
+        self.state, self._traps = state, traps
         self._coming: list[tuple[llvm.Block, tuple[llvm.Value, llvm.Value, llvm.Value]]] = []
         self._block: llvm.Block | None = None
+        self._barriers: llvm.Value | None = None
+
+    def count(self, e: Emitter) -> None:
+        """All threads of the block have come here."""
+        if self._barriers is None:
+            with e.b.goto_entry_block():
+                self._barriers = e.b.alloca(_I32)
+                e.b.store(_I32(0), self._barriers)
+        e.b.store(e.b.add(e.b.load(self._barriers), _I32(1)), self._barriers)
 
     def leave(self, e: Emitter, site: int, index: llvm.Value | None, size: llvm.Value | None) -> None:
         """Go there; ends the current block."""
@@ -55,7 +63,7 @@ class FaultExit:
             for phi, value in zip((site, index, size), values, strict=True):
                 phi.add_incoming(value, block)
         number, thread = _block_number(e), e.target.linear_thread(e)
-        key = number if self._waits else b.add(b.mul(number, _I64(abi.MAX_THREADS)), b.zext(thread, _I64))
+        key = self._key(e, number, thread)
         lower, first, ended = e.block("lower"), e.block("first"), e.block("ended")
         # A look before the atomic: of a thousand threads that fail, few are lower than all before them.
         b.cbranch(b.icmp_unsigned("<", key, ptx_memory.load(e, self.state, "volatile", "global")), lower, ended)
@@ -68,7 +76,7 @@ class FaultExit:
         record = b.inttoptr(b.load(b.gep(self.state, [_I64(abi.RECORD // 8)])), STATE)
         entry = b.gep(record, [at])
         both = b.or_(b.zext(thread, _I64), b.shl(b.zext(site, _I64), _I64(32)))
-        for k, value in enumerate((number, both, index, size)):
+        for k, value in enumerate((key, number, both, index, size)):
             b.store(value, b.gep(entry, [_I64(k)]))
         b.branch(ended)
         b.position_at_end(ended)
@@ -76,6 +84,19 @@ class FaultExit:
             e.call("llvm.nvvm.membar.sys", llvm.VoidType(), [])  # the entry is there before the launch is not
             e.call("llvm.trap", llvm.VoidType(), [])
         b.ret_void()
+
+    def _key(self, e: Emitter, number: llvm.Value, thread: llvm.Value) -> llvm.Value:
+        b = e.b
+        passed = _I64(0) if self._barriers is None else b.zext(b.load(self._barriers), _I64)
+        block, barriers = _at_most(e, number, abi.BLOCK_BITS), _at_most(e, passed, abi.BARRIER_BITS)
+        high = b.or_(b.shl(block, _I64(abi.BARRIER_BITS)), barriers)
+        return b.or_(b.shl(high, _I64(abi.THREAD_BITS)), b.zext(thread, _I64))
+
+
+def _at_most(e: Emitter, value: llvm.Value, bits: int) -> llvm.Value:
+    """A number, or the highest of so many bits."""
+    highest = _I64((1 << bits) - 1)
+    return e.b.select(e.b.icmp_unsigned("<", value, highest), value, highest)
 
 
 def _block_number(e: Emitter) -> llvm.Value:

@@ -52,6 +52,9 @@ class Checks:
         """Record a fault and leave; ends the current block."""
         raise NotImplementedError
 
+    def passed(self, e: Emitter) -> None:
+        """All threads of the block have come here."""
+
     def fault_state(self, e: Emitter) -> llvm.Value | None:
         """The address of what a launch knows of its faults (`kaio/fault_abi.py`); None where there is none."""
         return None
@@ -83,7 +86,9 @@ class Checks:
     def unless(self, e: Emitter, holds: llvm.Value) -> Iterator[None]:
         """What is emitted within runs where a condition does not hold, and does not come back."""
         good, bad = e.block("ok"), e.block("fault")
-        e.b.cbranch(holds, good, bad).set_weights([1 << 20, 1])
+        branch = e.b.cbranch(holds, good, bad)
+        if e.target.name == "host":  # of larger kernels with weights libNVVM 13.x ends the process
+            branch.set_weights([1 << 20, 1])
         e.b.position_at_end(bad)
         yield
         e.b.position_at_end(good)

@@ -55,6 +55,9 @@ class Target(Protocol):
     def fail(self, e: Emitter, text: str) -> None:
         """End the current block: an assertion did not hold. Only reached where `checks_asserts`."""
 
+    def passed(self, e: Emitter) -> None:
+        """All threads of the block have come here (CUDA rules only: on the host they suspend)."""
+
     def fault_state(self, e: Emitter) -> llvmlite_ir.Value | None:
         """The address of what a launch knows of its faults (`kaio/fault_abi.py`); None where there is none."""
 
