@@ -12,7 +12,8 @@ from kaio.errors import KernelFault, LaunchError, is_message
 from kaio.interop import adopt
 from kaio.launch.geometry import is_whole_number
 from kaio.runtime import Device, GpuBuffer
-from kaio.runtime.trace import Recorder, Trace, linear
+from kaio.runtime.recording import Recorder, linear
+from kaio.runtime.trace import Trace
 from kaio.structs import is_laid_out_as
 
 if TYPE_CHECKING:

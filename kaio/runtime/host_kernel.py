@@ -323,6 +323,8 @@ class HostKernel:
             raise InternalError(f"a block of {threads} threads was launched; {abi.MAX_THREADS} is the most")
         group = self._group(grid, cluster)
         watch = self._watch(options, grid, block)
+        if watch is not None:
+            options = options._replace(timeout_s=math.inf)  # who looks on takes their time
         count = 1 if watch is not None else min(workers.count, blocks // max(1, group))
         coverage = Coverage(self.program, arguments, grid, block) if options.coverage else None
         if coverage is not None:

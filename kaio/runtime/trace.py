@@ -1,18 +1,15 @@
-"""`Trace`: what one thread of a kernel did, line by line, and how it is recorded while the thread runs."""
+"""`Trace`: what one thread of a kernel did, line by line. `recording` makes it."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from kaio import trace_abi as abi
 from kaio.errors import KaioError, KernelFault, did_you_mean
 from kaio.runtime.trace_table import html_of, text_of
-from kaio.runtime.watch import Moment, Seen, Watch
 
-__all__ = ["Branch", "Call", "Event", "Fault", "Loop", "Recorder", "Return", "Set", "Step", "Store", "Trace", "Wait"]
+__all__ = ["Branch", "Call", "Dim3", "Event", "Fault", "Loop", "Return", "Set", "Step", "Store", "Trace", "Wait"]
 
 Dim3 = tuple[int, int, int]
 
@@ -195,122 +192,3 @@ class Trace:
 
     def _repr_html_(self) -> str:
         return html_of(self)
-
-
-@dataclass
-class _Line:
-    """A step while it goes on."""
-
-    step: Step
-    frame: int
-    events: list[Event] = field(default_factory=list)
-    seen: set[int] = field(default_factory=set)
-
-
-class Recorder:
-    """Records the first `limit` steps of one thread; `watch` is for the options of its launch."""
-
-    def __init__(self, thread: int, block: int, limit: int) -> None:
-        self.watch = Watch(self._look, thread, block)
-        self.is_cut, self.names = False, frozenset[str]()
-        self._limit = limit
-        self._lines: list[_Line] = []
-        self._turns: dict[tuple[int, str], int] = {}
-
-    def steps(self, fault: KernelFault | None, is_own: bool) -> tuple[Step, ...]:
-        """What was recorded; a fault, the thread's own or another's, is the last entry."""
-        steps = [replace(line.step, events=tuple(line.events)) for line in self._lines]
-        if fault is not None and not self.is_cut:
-            text = fault.mistakes[0].what.splitlines()[0]
-            place = fault.mistakes[0].place
-            last = steps[-1] if steps else None
-            whose = "" if is_own or "thread" not in fault.facts else _whose(fault)
-            event = Fault(f"{whose}{text}")
-            if last is not None and (not is_own or place is None or place.line == last.line):
-                steps[-1] = replace(last, events=(*last.events, event))
-            elif place is not None:
-                depth, function = (last.depth, place.function) if last is not None else (0, place.function)
-                steps.append(Step(place.file, place.line, place.text, function, depth, (event,)))
-        return tuple(steps)
-
-    def _look(self, moment: Moment) -> bool:
-        note = moment.note
-        if note.kind == "loop":
-            self._turns[note.frame, note.text] = 0
-            return False
-        if note.kind == "enter" and not self.names:
-            self.names = frozenset(slot.name for frame in moment.watched.frames for slot in frame.slots)
-        line = self._line(moment)
-        if line is None:
-            return False
-        event = self._event(moment)
-        if event is not None and not (isinstance(event, Wait) and line.events and line.events[-1] == event):
-            line.events.append(event)
-        return False
-
-    def _line(self, moment: Moment) -> _Line | None:
-        """The step that a note belongs to; None where it would be one too many."""
-        note, number = moment.note, id(moment.note)
-        last = self._lines[-1] if self._lines else None
-        is_same = last is not None and (last.frame, last.step.line) == (note.frame, note.line)
-        is_new = number not in last.seen or note.kind == "wait" if last is not None else True
-        if last is not None and is_same and is_new and note.kind != "enter":
-            last.seen.add(number)
-            return last
-        if len(self._lines) >= self._limit:
-            self.is_cut = True
-            self.watch.follow(abi.ANYONE, abi.ANYONE, abi.NOTHING)
-            return None
-        frame = moment.frame
-        step = Step(frame.source.file, note.line, frame.source.line(note.line), frame.function, frame.depth, ())
-        self._lines.append(_Line(step, note.frame, seen={number}))
-        return self._lines[-1]
-
-    def _event(self, moment: Moment) -> Event | None:
-        note, parts = moment.note, moment.parts
-        match note.kind:
-            case "set":
-                return Set(parts[0].name, parts[0].type, _kept(parts[0]), parts[0].text)
-            case "store":
-                index = parts[0].value if isinstance(parts[0].value, tuple) else (parts[0].value,)
-                return Store(note.text, tuple(map(int, index)), parts[1].name, parts[1].value, parts[1].text)
-            case "branch":
-                return Branch(note.text, bool(parts[0].value))
-            case "turn":
-                return self._turn(note, bool(parts[0].value))
-            case "call":
-                return _call(note, parts)
-            case "wait":
-                return Wait(note.text)
-            case "leave":
-                return Return(parts[0].value, parts[0].text)
-        return None
-
-    def _turn(self, note: abi.Note, more: bool) -> Loop:
-        key = note.frame, note.text
-        self._turns[key] = self._turns.get(key, 0) + more
-        return Loop(self._turns[key], more)
-
-
-def _whose(fault: KernelFault) -> str:
-    return f"thread {fault.facts['thread']} of block {fault.facts['block']}: "
-
-
-def _kept(seen: Seen) -> Any:
-    """A value that can be kept: of an array, whose elements change, its text."""
-    return seen.value if not hasattr(seen.value, "ctypes") else seen.text
-
-
-def _call(note: abi.Note, parts: tuple[Seen, ...]) -> Call:
-    *_, last = parts or (None,)
-    has_result = bool(note.parts) and note.parts[-1].name == abi.RESULT
-    arguments = tuple(part.text for part in (parts[:-1] if has_result else parts))
-    if has_result and last is not None:
-        return Call(note.text, arguments, last.value, last.text)
-    return Call(note.text, arguments, None, "")
-
-
-def linear(position: Dim3, shape: Dim3) -> int:
-    """The number of a thread in its block, or of a block in its grid, x first."""
-    assert math.prod(shape) > 0
-    return position[0] + shape[0] * (position[1] + shape[1] * position[2])

@@ -5,7 +5,6 @@ What is agreed with the runtime is in `kaio/trace_abi.py`.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +13,15 @@ from llvmlite import ir as llvm
 from kaio import host_abi
 from kaio import trace_abi as abi
 from kaio.dsl.compiler import ir
-from kaio.dsl.compiler.emission.frame import Frame
 from kaio.dsl.compiler.emission.notes import Notes
 from kaio.dsl.compiler.host.host_context import I8, I32, I64, POINTER, field_of
 from kaio.dsl.compiler.host.value_layouts import flat, layout_of, type_text
-from kaio.dsl.compiler.type_view import settled
+from kaio.dsl.compiler.host.watched_functions import WatchedFunction, variables_of
 from kaio.dsl.element_types import element_type
 from kaio.dsl.intrinsic import Intrinsic
-from kaio.dsl.values import BOOL, NONE, ArrayType, BufferType, Type, Weak
+from kaio.dsl.values import BOOL, NONE, ArrayType, BufferType, Type
 from kaio.errors import Place
 from kaio.program import Site
-from kaio.source import Source
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
@@ -42,7 +39,7 @@ class HostNotes(Notes):
         self.body = body
         self.notes: list[abi.Note] = []
         self.frames: list[abi.Frame] = []
-        self._open: list[_Open] = []
+        self._open: list[WatchedFunction] = []
         self._last: tuple[int, int] | None = None
         self._slots_nbytes = self._given_nbytes = 0
 
@@ -67,7 +64,7 @@ class HostNotes(Notes):
             return
         number, source = len(self.frames), frame.typed.function.source
         slots = {}
-        for name, nbytes in _variables(frame).items():
+        for name, nbytes in variables_of(frame).items():
             slots[name] = abi.Slot(name, self._slots_nbytes)
             self._slots_nbytes += -(-(abi.TAG_NBYTES + nbytes) // _ALIGNMENT) * _ALIGNMENT
             e.b.store(I32(0), self._at(e, self._slots, slots[name].start, I32))
@@ -82,7 +79,7 @@ class HostNotes(Notes):
                 0 if caller is None else 1 + self.frames[caller.number].depth,
             )
         )
-        self._open.append(_Open(number, frame, slots))
+        self._open.append(WatchedFunction(number, frame, slots))
         self._note(e, "enter", frame.typed.function.source.place(source.node), line=source.node.lineno)
 
     def leaves(self, e: Emitter, value: Any, type_: Type) -> None:
@@ -135,7 +132,7 @@ class HostNotes(Notes):
         if not statement.path:
             element = element_type(array.dtype)
             value = e.convert(*value, element), element
-        path = "".join(_path_text(frame, step) for step in statement.path)
+        path = self._here(e).path(statement.path)
         given = [("", *index), (path, *value)]
         self._note(e, "store", statement.place, frame.text(statement.array), given=given)
 
@@ -180,7 +177,7 @@ class HostNotes(Notes):
         self._note(e, "break", e.place)
 
     # ------------------------------------------------------------------ code
-    def _here(self, e: Emitter) -> _Open:
+    def _here(self, e: Emitter) -> WatchedFunction:
         return self._open[len(e.frames) - 1]
 
     def _note(
@@ -220,55 +217,10 @@ class HostNotes(Notes):
         return e.b.bitcast(e.b.gep(memory, [I64(start)], inbounds=True), kind.as_pointer())
 
 
-class _Open:
-    """A function that is being walked, with its slots by name."""
-
-    def __init__(self, number: int, frame: Frame, slots: dict[str, abi.Slot]) -> None:
-        self.number, self.frame, self.slots = number, frame, slots
-        self.settled = settled(frame.typed)
-        source = frame.typed.function.source
-        self._lines = _statement_lines(source)
-        nodes = [node for node in ast.walk(source.node) if isinstance(node, ast.Return)]
-        self._returns = {(place.line, place.column) for place in map(source.place, nodes)}
-
-    def line(self, place: Place) -> int:
-        """The first line of the statement at a place."""
-        return self._lines.get(place.line, place.line)
-
-    def is_parameter(self, what: ir.Statement | ir.Terminator) -> bool:
-        """Whether a statement gives a parameter its value."""
-        return isinstance(what, ir.Assign) and what.target in self.frame.typed.function.params
-
-    def is_written(self, what: ir.Statement | ir.Terminator) -> bool:
-        """Whether it is a part of a statement that the user wrote, before which the thread may stand."""
-        match what:
-            case ir.Assign(target=target, op=op):
-                is_constant = isinstance(op, ir.Constant) and ir.is_temporary(target)
-                return not (is_constant or isinstance(op, ir.Phi | ir.Step) or self.is_parameter(what))
-            case ir.Return(place=place):
-                return (place.line, place.column) in self._returns
-        return not isinstance(what, ir.Jump)
-
-
-def _path_text(frame: Frame, step: ir.PathStep) -> str:
-    known = frame.typed.types[step.name] if step.is_index else None
-    return f"[{known.value}]" if isinstance(known, Weak) else str(step)
-
-
 def _nbytes(kind: llvm.Type) -> int:
     if isinstance(kind, llvm.IntType):
         return int(kind.width) // 8
     return 4 if isinstance(kind, llvm.FloatType) else 8
-
-
-def _variables(frame: Frame) -> dict[str, int]:
-    """The variables of a function, and the bytes that the largest value of each takes."""
-    found: dict[str, int] = {}
-    for target in ir.definitions(frame.typed.function):
-        if not ir.is_temporary(target) and target in frame.typed.types:
-            name = ir.user_name(target)
-            found[name] = max(found.get(name, 0), layout_of(frame.typed.types[target]).nbytes)
-    return found
 
 
 def _is_noted(call: ir.TypedCall) -> bool:
@@ -281,19 +233,6 @@ def _is_noted(call: ir.TypedCall) -> bool:
 def _parameters(record: Intrinsic, count: int) -> list[str]:
     names = list(record.signature.parameters) if record.signature is not None else []
     return names if len(names) == count else [""] * count
-
-
-def _statement_lines(source: Source) -> dict[int, int]:
-    """The first line of the statement that a line belongs to, of those of several lines."""
-    found: dict[int, int] = {}
-    for node in ast.walk(source.node):  # a statement comes before those inside it
-        if isinstance(node, ast.stmt) and node is not source.node:
-            body = getattr(node, "body", None)
-            stop = body[0].lineno - 1 if body else node.end_lineno
-            if isinstance(node, ast.Match):  # whose cases are lines of their own
-                stop = node.subject.end_lineno
-            found.update(dict.fromkeys(range(node.lineno, max(node.lineno, stop or 0) + 1), node.lineno))
-    return found
 
 
 def _teller(module: llvm.Module) -> llvm.Function:
