@@ -70,10 +70,11 @@ class CpuCompletion(Completion):
             self.stream.device.failures.note(self)
         with self.stream._lock:
             self._finished = True
+            gate, self._gate = self._gate, None
+        if gate is not None:
+            gate.release()
         if "_callbacks" in self.__dict__:
             self.stream.device.servers.call_back(self)
-        if self._gate is not None:
-            self._gate.release()
 
 
 class _Work:
@@ -273,35 +274,43 @@ class CpuStream(Stream):
         """Run a short launch in this thread, if nothing has to be done before it; None if something has."""
         done = CpuCompletion(self)
         done._timed, done._loaded = timed, loaded
-        with self.device._lock, self._lock:
-            if self._serving:
-                return None
-            for buffer, access in uses:
-                if _is_in_use(buffer, access):
-                    return None
-            self._serving, self._server, self._last = True, threading.get_ident(), weakref.ref(done)
-            for buffer, access in uses:
-                buffer.memory.record(self, done, access != "In")
-            keep = [buffer.memory.owner for buffer, _ in uses]
-        error = None
+        error, is_here = None, False
         try:
+            with self.device._lock, self._lock:
+                if self._serving:
+                    return None
+                for buffer, access in uses:
+                    if _is_in_use(buffer, access):
+                        return None
+                is_here = True
+                self._serving, self._server, self._last = True, threading.get_ident(), weakref.ref(done)
+                for buffer, access in uses:
+                    buffer.memory.record(self, done, access != "In")
+                keep = [buffer.memory.owner for buffer, _ in uses]
             start = time.perf_counter()
             loaded.short.run(free, grid, block, arguments, shared_nbytes, self.device.workers)
             done._elapsed_ms = (time.perf_counter() - start) * 1e3
+            del keep
         except KaioError as problem:
+            if not is_here:
+                raise
             error = problem
         except BaseException as problem:  # Ctrl-C goes to who launches
             error = KaioError(f"the launch was interrupted: {problem!r}", help="launch it again")
             done._seen = True
             raise
         finally:
-            del keep
-            done._finish(error)
-            self._leave()
+            if is_here:
+                try:
+                    self._leave(done, error)
+                except KeyboardInterrupt:  # just now; whatever happens, others must be able to go on
+                    self._leave(done, error)
+                    raise
         return done
 
-    def _leave(self) -> None:
-        """Let others serve the stream: what was put there meanwhile needs a thread."""
+    def _leave(self, done: CpuCompletion, error: BaseException | None) -> None:
+        """End what was run here, and let others serve the stream: what was put there meanwhile needs a thread."""
+        done._finish(error)
         with self._lock:
             self._server = None
             self._serving = bool(self._pending)

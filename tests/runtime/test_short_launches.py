@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from typing import Any
 
@@ -177,6 +178,31 @@ def test_a_ctrl_c_in_the_middle_reaches_who_launches_and_the_stream_goes_on(cpu,
     x.fill(0)
     add.over(64).launch(x, 1).wait(60)
     cpu.wait(60)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
+def test_whenever_a_ctrl_c_comes_the_stream_goes_on(cpu, x):
+    def interrupt(*_: Any) -> None:
+        if armed:
+            armed.clear()
+            raise KeyboardInterrupt
+
+    armed: list[bool] = []
+    before, interrupted = signal.signal(signal.SIGALRM, interrupt), 0
+    for number in range(400):
+        x = cpu.alloc_zeros(64, i32)
+        try:
+            armed.append(True)
+            signal.setitimer(signal.ITIMER_REAL, 20e-6 + number % 40 * 1e-6)
+            while armed:
+                add.over(64).block(64).launch(x, 1)
+        except KeyboardInterrupt:
+            interrupted += 1
+    signal.signal(signal.SIGALRM, before)
+    x = cpu.alloc_zeros(64, i32)
+    assert interrupted
+    add.over(64).block(64).launch(x, 1).wait(60)
+    assert set(x.to_host().tolist()) == {1}
 
 
 def test_its_time_is_known(x):
