@@ -20,9 +20,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kaio.dtypes import COMPLEX, DType
+from kaio.dtypes import DType
 from kaio.errors import Place
-from kaio.print_abi import Printed
 from kaio.source import Source
 
 __all__ = [
@@ -55,26 +54,17 @@ class Number:
         """The NumPy scalar."""
         return np.frombuffer(raw, self.dtype.numpy, 1)[0]
 
-    def text(self, raw: Memory) -> str:
-        """As `print` in a kernel shows it."""
-        return Printed(self.dtype).text(bytes(raw[: self.nbytes]))
-
 
 @dataclass(frozen=True)
 class Known:
     """A value that is known when compiling."""
 
     of: Any
-    shown: str
     nbytes: int = 0
 
     def value(self, raw: Memory) -> Any:
         """The value."""
         return self.of
-
-    def text(self, raw: Memory) -> str:
-        """Its text."""
-        return self.shown
 
 
 @dataclass(frozen=True)
@@ -87,10 +77,6 @@ class Choice:
     def value(self, raw: Memory) -> Any:
         """The literal."""
         return self.values[int.from_bytes(raw[:4], "little")]
-
-    def text(self, raw: Memory) -> str:
-        """As Python shows it."""
-        return repr(self.value(raw))
 
 
 @dataclass(frozen=True)
@@ -112,10 +98,6 @@ class Member:
             return self.of(number)
         except ValueError:
             return number
-
-    def text(self, raw: Memory) -> str:
-        """As Python shows it."""
-        return str(self.value(raw))
 
 
 @dataclass(frozen=True)
@@ -150,16 +132,6 @@ class Parts:
             made = complex(*values)
             return np.complex64(made) if self.items[0].nbytes == 4 else np.complex128(made)
         return self.of(*values) if isinstance(self.of, DType) else self.of(**dict(zip(self.names, values, strict=True)))
-
-    def text(self, raw: Memory) -> str:
-        """As `print` in a kernel shows them."""
-        if self.of is complex:
-            return Printed(_COMPLEX[self.nbytes]).text(bytes(raw[: self.nbytes]))
-        texts = [item.text(part) for item, part in self._each(raw)]
-        if self.names:
-            texts = [f"{name}={text}" for name, text in zip(self.names, texts, strict=True)]
-        name = self.of.__qualname__ if isinstance(self.of, type) and not isinstance(self.of, DType) else ""
-        return f"{name}({', '.join(texts)}{',' * (not name and len(texts) == 1)})"
 
 
 @dataclass(frozen=True)
@@ -197,13 +169,9 @@ class Array:
         strides = [step * itemsize for step in steps]
         return np.ndarray(sizes, self.dtype.numpy, memory, -low * itemsize, strides)
 
-    def text(self, raw: Memory) -> str:
-        """Its element type and shape."""
-        return f"{self.dtype!r}[{', '.join(map(str, self.sizes(raw)))}]"
-
 
 Layout = Number | Known | Choice | Member | Parts | Array
-"""How a value lies in memory: `nbytes` in all, `value(memory)` and `text(memory)`."""
+"""How a value lies in memory: `nbytes` in all, and `value(memory)` in Python."""
 
 
 def _in_order(sizes: Sequence[int]) -> tuple[int, ...]:
@@ -211,9 +179,6 @@ def _in_order(sizes: Sequence[int]) -> tuple[int, ...]:
     for size in reversed(sizes[1:]):
         steps.insert(0, steps[0] * size)
     return tuple(steps[: len(sizes)])
-
-
-_COMPLEX = {dtype.itemsize: dtype for dtype in COMPLEX}
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any
 from kaio import trace_abi as abi
 from kaio.errors import KaioError
 from kaio.runtime.standing import call_inside, frames_of
+from kaio.runtime.value_text import value_text
 from kaio.runtime.watch import Moment, Watch
 
 __all__ = ["Stops", "stops_for"]
@@ -207,7 +208,7 @@ class Prompt(pdb.Pdb):
         assert self._moment is not None
         frame = self._moment.calls[self.curindex][0]
         for seen in self._moment.variables(frame):
-            self.message(f"{seen.name}: {seen.type} = {seen.text}")
+            self.message(f"{seen.name}: {seen.type} = {value_text(seen.value)}")
 
     def do_break(self, arg: str, temporary: object = False) -> None:
         """b(reak) [line [, condition]]: stop at a line of this file too; without one, list them."""

@@ -6,9 +6,12 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from kaio import trace_abi as abi
 from kaio.errors import KernelFault
 from kaio.runtime.trace import Branch, Call, Dim3, Event, Fault, Loop, Return, Set, Step, Store, Wait
+from kaio.runtime.value_text import value_text
 from kaio.runtime.watch import Moment, Seen, Watch
 
 __all__ = ["Recorder", "linear"]
@@ -87,10 +90,10 @@ class Recorder:
         note, parts = moment.note, moment.parts
         match note.kind:
             case "set":
-                return Set(parts[0].name, parts[0].type, _kept(parts[0]), parts[0].text)
+                return Set(parts[0].name, parts[0].type, _kept(parts[0]))
             case "store":
                 index = parts[0].value if isinstance(parts[0].value, tuple) else (parts[0].value,)
-                return Store(note.text, tuple(map(int, index)), parts[1].name, parts[1].value, parts[1].text)
+                return Store(note.text, tuple(map(int, index)), parts[1].name, parts[1].value)
             case "branch":
                 return Branch(note.text, bool(parts[0].value))
             case "turn":
@@ -100,7 +103,7 @@ class Recorder:
             case "wait":
                 return Wait(note.text)
             case "leave":
-                return Return(parts[0].value, parts[0].text)
+                return Return(parts[0].value)
         return None
 
     def _turn(self, note: abi.Note, more: bool) -> Loop:
@@ -115,16 +118,13 @@ def _whose(fault: KernelFault) -> str:
 
 def _kept(seen: Seen) -> Any:
     """A value that can be kept: of an array, whose elements change, its text."""
-    return seen.value if not hasattr(seen.value, "ctypes") else seen.text
+    return value_text(seen.value) if isinstance(seen.value, np.ndarray) else seen.value
 
 
 def _call(note: abi.Note, parts: tuple[Seen, ...]) -> Call:
-    *_, last = parts or (None,)
-    has_result = bool(note.parts) and note.parts[-1].name == abi.RESULT
-    arguments = tuple(part.text for part in (parts[:-1] if has_result else parts))
-    if has_result and last is not None:
-        return Call(note.text, arguments, last.value, last.text)
-    return Call(note.text, arguments, None, "")
+    result = parts[-1] if parts and parts[-1].name == abi.RESULT else None
+    arguments = parts if result is None else parts[:-1]
+    return Call(note.text, tuple(map(_kept, arguments)), None if result is None else result.value)
 
 
 def linear(position: Dim3, shape: Dim3) -> int:

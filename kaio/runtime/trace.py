@@ -8,6 +8,7 @@ from typing import Any
 
 from kaio.errors import KaioError, KernelFault, did_you_mean
 from kaio.runtime.trace_table import html_of, text_of
+from kaio.runtime.value_text import value_text
 
 __all__ = ["Branch", "Call", "Dim3", "Event", "Fault", "Loop", "Return", "Set", "Step", "Store", "Trace", "Wait"]
 
@@ -21,10 +22,9 @@ class Set:
     name: str
     type: str
     value: Any
-    text: str
 
     def __str__(self) -> str:
-        return f"{self.name} = {self.text}"
+        return f"{self.name} = {value_text(self.value)}"
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,9 @@ class Store:
     index: tuple[int, ...]
     path: str
     value: Any
-    text: str
 
     def __str__(self) -> str:
-        return f"{self.array}[{', '.join(map(str, self.index))}]{self.path} = {self.text}"
+        return f"{self.array}[{', '.join(map(str, self.index))}]{self.path} = {value_text(self.value)}"
 
 
 @dataclass(frozen=True)
@@ -65,15 +64,15 @@ class Loop:
 
 @dataclass(frozen=True)
 class Call:
-    """A function of kaio's was called that does something, with these arguments as text; `result` is None of most."""
+    """A function of kaio's was called that does something; of a buffer the argument is its name."""
 
     function: str
-    arguments: tuple[str, ...]
-    result: Any
-    text: str
+    arguments: tuple[Any, ...]
+    result: Any = None
 
     def __str__(self) -> str:
-        return f"{self.function}({', '.join(self.arguments)})" + (f" gives {self.text}" if self.text else "")
+        given = "" if self.result is None else f" gives {value_text(self.result)}"
+        return f"{self.function}({', '.join(map(value_text, self.arguments))}){given}"
 
 
 @dataclass(frozen=True)
@@ -90,11 +89,10 @@ class Wait:
 class Return:
     """A function returned, the kernel with None."""
 
-    value: Any
-    text: str
+    value: Any = None
 
     def __str__(self) -> str:
-        return "returns" if self.value is None else f"returns {self.text}"
+        return "returns" if self.value is None else f"returns {value_text(self.value)}"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from kaio.runtime.trace import Step, Trace
+    from kaio.runtime.trace import Event, Step, Trace
 
 __all__ = ["html_of", "text_of"]
 
@@ -81,15 +81,14 @@ def _remarks(trace: Trace) -> Iterator[str]:
 
 def _rows(trace: Trace) -> Iterator[_Row]:
     """The rows, of a long trace the first and the last ones."""
-    steps = trace.steps
-    texts = _texts(trace)
-    if len(steps) <= _MOST_ROWS:
-        yield from map(_row, steps, texts)
-        return
-    half = _MOST_ROWS // 2
-    yield from map(_row, steps[:half], texts[:half])
-    yield _Row("", f"… {len(steps) - 2 * half} more steps: iterate over the trace …", ())
-    yield from map(_row, steps[-half:], texts[-half:])
+    count = len(trace.steps)
+    half = count if count <= _MOST_ROWS else _MOST_ROWS // 2
+    known: set[tuple[str, str, str]] = set()
+    for k, step in enumerate(trace.steps):
+        if k == half:
+            yield _Row("", f"… {count - 2 * half} more steps: iterate over the trace …", ())
+        if k < half or k >= count - half:
+            yield _row(step, tuple(_text(step, event, known) for event in step.events))
 
 
 def _row(step: Step, events: tuple[str, ...]) -> _Row:
@@ -98,18 +97,10 @@ def _row(step: Step, events: tuple[str, ...]) -> _Row:
     return _Row(str(step.line), shown, events, step.is_fault)
 
 
-def _texts(trace: Trace) -> list[tuple[str, ...]]:
-    """What each step did; a variable has its type where it first appears with it."""
-    known: set[tuple[str, str, str]] = set()
-    found = []
-    for step in trace.steps:
-        texts = []
-        for event in step.events:
-            text = str(event)
-            type_ = getattr(event, "type", None)
-            if type_ is not None and (key := (step.function, event.name, type_)) not in known:  # type: ignore[union-attr]
-                known.add(key)
-                text = f"{event.name}: {type_} = {event.text}"  # type: ignore[union-attr]
-            texts.append(text)
-        found.append(tuple(texts))
-    return found
+def _text(step: Step, event: Event, known: set[tuple[str, str, str]]) -> str:
+    """What happened; a variable has its type where it is first shown with it."""
+    type_, name = getattr(event, "type", None), getattr(event, "name", "")
+    if type_ is None or (key := (step.function, name, type_)) in known:
+        return str(event)
+    known.add(key)
+    return str(event).replace(name, f"{name}: {type_}", 1)

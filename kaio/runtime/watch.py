@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kaio import host_abi
 from kaio import trace_abi as abi
@@ -20,18 +19,15 @@ _HOOK = ctypes.CFUNCTYPE(
 )
 
 
-@dataclass(frozen=True)
-class Seen:
-    """A value as it was at one moment: what it is called, its type, the value in Python, and its text."""
+class Seen(NamedTuple):
+    """A value as it was at one moment: what it is called, its type, and the value in Python."""
 
     name: str
     type: str
     value: Any
-    text: str
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(NamedTuple):
     """A thread at a note; good until the thread goes on."""
 
     watched: abi.Watched
@@ -73,7 +69,7 @@ class Moment:
 
 def _seen(part: abi.Part, memory: int) -> Seen:
     raw = ctypes.string_at(memory + part.start, part.layout.nbytes)
-    return Seen(part.name, part.type, part.layout.value(raw), part.layout.text(raw))
+    return Seen(part.name, part.type, part.layout.value(raw))
 
 
 class Watch:

@@ -78,7 +78,7 @@ def test_variables_have_their_type_and_each_value_that_they_were_set_to() -> Non
     assert trace.values("i") == [3]
     assert trace.values("r") == [81.0]
     assert trace.values("r", function="everything") == []
-    assert Set("acc", "f32", np.float32(9), "9.0") in events(trace, "acc +=")
+    assert Set("acc", "f32", np.float32(9)) in events(trace, "acc +=")
     assert trace[1].values == {"i": 3}
 
 
@@ -87,15 +87,15 @@ def test_stores_branches_turns_and_calls_are_told() -> None:
     assert events(trace, "if i <") == [Branch("i < y.size", True), Branch("a > 0", True)]
     turns = [event for event in events(trace, "for j") if isinstance(event, Loop)]
     assert turns == [Loop(1, True), Loop(2, True), Loop(3, True), Loop(3, False)]
-    assert events(trace, "atomic_add") == [Call("atomic_add", ("y", "3", "81.0"), np.float32(0), "0.0")]
-    assert events(trace, "y[i] = acc") == [Store("y", (3,), "", np.float32(9), "9.0"), Return(None, "None")]
+    assert events(trace, "atomic_add") == [Call("atomic_add", ("y", np.int32(3), np.float32(81)), np.float32(0))]
+    assert events(trace, "y[i] = acc") == [Store("y", (3,), "", np.float32(9)), Return()]
 
 
 def test_a_device_function_is_told_with_its_arguments_and_its_result() -> None:
     inside = [step for step in traced(1) if step.depth == 1]
     assert inside[0].values == {"v": 9.0, "n": 1}
     assert [step.text.strip() for step in inside[1:]] == ["r = v * v", "if n > 2:", "return r + 1"]
-    assert inside[-1].events == (Return(np.float32(82), "82.0"),)
+    assert inside[-1].events == (Return(np.float32(82)),)
 
 
 def test_a_while_loop_is_told_turn_by_turn() -> None:
@@ -103,8 +103,8 @@ def test_a_while_loop_is_told_turn_by_turn() -> None:
     conditions = [e for step in trace for e in step.events if isinstance(e, Branch) and e.condition == "i > 5"]
     assert [e.taken for e in conditions] == [True, True, False]
     assert [e for e in events(trace, "i -= 1") if isinstance(e, Set)] == [
-        Set("i", "i32", np.int32(6), "6"),
-        Set("i", "i32", np.int32(5), "5"),
+        Set("i", "i32", np.int32(6)),
+        Set("i", "i32", np.int32(5)),
     ]
 
 
@@ -208,7 +208,7 @@ def test_values_of_every_kind_are_shown_as_what_they_are(name: str, value: Any, 
     assert found == value
     assert type(found) is type(value)
     assert shown in str(trace)
-    assert events(trace, "tile[1")[0] == Store("tile", (1, 2), "", np.float32(2), "2.0")
+    assert events(trace, "tile[1")[0] == Store("tile", (1, 2), "", np.float32(2))
 
 
 # ---------------------------------------------------------------------- threads that wait, and faults
@@ -225,7 +225,7 @@ def shifted(x: In[f32], y: Out[f32]):
 def test_a_thread_that_waits_is_told_and_goes_on_with_what_others_gave() -> None:
     trace = shifted.grid(1).block(8).trace(np.arange(8, dtype=np.float32), np.zeros(9, np.float32), thread=5)
     assert events(trace, "bar_sync") == [Wait("bar_sync")]
-    assert events(trace, "block_reduce") == [Wait("block_reduce_sum"), Set("total", "f32", np.float32(28), "28.0")]
+    assert events(trace, "block_reduce") == [Wait("block_reduce_sum"), Set("total", "f32", np.float32(28))]
     assert trace.fault is None
 
 

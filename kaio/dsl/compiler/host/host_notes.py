@@ -161,7 +161,7 @@ class HostNotes(Notes):
         ):
             if isinstance(type_, BufferType | ArrayType):
                 shown = e.called(argument, "...")
-                parts.append(abi.Part(name, type_text(type_), abi.Known(shown, shown)))
+                parts.append(abi.Part(name, type_text(type_), abi.Known(shown)))
             elif isinstance(argument, str):
                 given.append((name, value, type_))
         if call.result != NONE:

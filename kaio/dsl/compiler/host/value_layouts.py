@@ -26,7 +26,6 @@ from kaio.dsl.values import (
     show,
 )
 from kaio.dtypes import DType, i64
-from kaio.print_abi import Printed
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
@@ -52,7 +51,7 @@ def layout_of(type_: Type, seen_as: Type | None = None) -> abi.Layout:
     """The layout of values of a type; one that is known when compiling may be seen as of another type."""
     match type_:
         case Weak(values=[value]):
-            return _literal(value, seen_as if isinstance(seen_as, DType) else number_type(type_))
+            return abi.Known((seen_as if isinstance(seen_as, DType) else number_type(type_))(value))  # type: ignore[operator]
         case Weak(values=values):
             return abi.Choice(values)
         case DType():
@@ -60,15 +59,15 @@ def layout_of(type_: Type, seen_as: Type | None = None) -> abi.Layout:
         case EnumType(member=None):
             return abi.Member(type_.of, type_.dtype)
         case EnumType(member=member):
-            return abi.Known(member, str(member))
+            return abi.Known(member)
         case BufferType(dtype=dtype, ndim=ndim, strided=strided):
             return abi.Array(dtype, ndim, strided)
         case ArrayType(space="constant"):
-            return abi.Known(None, f"{type_.dtype!r}[{', '.join(map(str, type_.shape))}]")
+            return abi.Known(f"{type_.dtype!r}[{', '.join(map(str, type_.shape))}]")
         case ArrayType(dtype=dtype, ndim=ndim, shape=shape):
             return abi.Array(dtype, ndim, shape=shape)
         case ComplexType(value=complex() as value):
-            return abi.Known(value, str(value))
+            return abi.Known(value)
         case ComplexType(items=items):
             return abi.Parts(tuple(map(layout_of, items)), complex)
         case RecordType(of=of, names=names, items=items):
@@ -76,13 +75,8 @@ def layout_of(type_: Type, seen_as: Type | None = None) -> abi.Layout:
         case Compound(items=items) if not isinstance(type_, MethodType):
             return abi.Parts(tuple(map(layout_of, items)))
         case ObjectType(value=value):
-            return abi.Known(value, type_text(type_))
-    return abi.Known(None, type_text(type_))
-
-
-def _literal(value: Any, dtype: Any) -> abi.Known:
-    number = dtype(value)
-    return abi.Known(number, Printed(dtype).text(number.tobytes()))
+            return abi.Known(value)
+    return abi.Known(type_text(type_))
 
 
 def flat(e: Emitter, value: Any, type_: Type) -> list[llvm.Value]:
