@@ -199,11 +199,12 @@ class Launcher:
         partial_barriers: bool | None = None,
         **unknown: Any,
     ) -> Launcher:
-        """Options of the launch: `check="bounds"` (or True) and `check="off"`; without it as the device does.
+        """Options of the launch: `check="full"`, `"bounds"` (or True) or `"off"`; without it as the device does.
 
         With "bounds" a wrong index, a failed `assert`, a division of integers by zero and a negative exponent raise
-        KernelFault. With "off" nothing looks: a wild index reads or overwrites other memory, and may crash the process.
-        docs/host.md has a table of what each level finds.
+        KernelFault, on a GPU too. With "full", on the CPU device, so do races and reads of what nobody has written.
+        With "off" nothing looks: a wild index reads or overwrites other memory, and may crash the process.
+        docs/host.md has a table of what each level finds, and what it costs.
 
         `timed=True` makes the completion's `elapsed_ms` known.
 

@@ -70,9 +70,9 @@ class Device(metaclass=Shown):
     Args:
         which: an ordinal, ``"cuda"`` (or ``"gpu"``), ``"cuda:1"`` or ``"cpu"``.
         like: the GPU whose limits the CPU device has, for example ``"sm_90"`` (the default).
-        check: ``"off"`` or ``"bounds"`` (True): what is found while kernels run, unless a launch says otherwise
-            (docs/host.md). Default ``"bounds"`` on the CPU device, ``"off"`` on a GPU. With ``"off"`` an index that is
-            out of range reads or overwrites other memory, and on the CPU device may end the process.
+        check: ``"off"``, ``"bounds"`` (True) or ``"full"``: what is found while kernels run, unless a launch says
+            otherwise (docs/host.md). Default ``"bounds"`` on the CPU device, ``"off"`` on a GPU. With ``"off"`` an
+            index that is out of range reads or overwrites other memory, and on the CPU device may end the process.
         route: what the CPU device runs: ``"ir"`` (the default) is the kernel's own operations, ``"ptx"`` the PTX that a
             GPU of `like` would get, of which every byte of every result is the same. There ``"bounds"`` finds addresses
             outside of all memory of the launch.
