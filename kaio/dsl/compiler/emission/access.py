@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from kaio.dsl.values import ArrayType, BufferType
@@ -26,6 +27,7 @@ class Access:
     read_only: of memory that nobody writes while the kernel runs
     scope, order: for whom an atomic update is one, and what it orders
     overwrites: of an atomic update that does not look at what was there
+    spans: offset and bytes of the parts that are looked at of what is loaded at once; None of all of it
     """
 
     kind: Literal["read", "write", "atomic"]
@@ -37,6 +39,12 @@ class Access:
     scope: Scope = "device"
     order: Order = "relaxed"
     overwrites: bool = False
+    spans: tuple[tuple[int, int], ...] | None = None
+
+    def to_lanes(self, dtype: DType, lanes: Iterable[int]) -> Access:
+        """The same to these lanes of a vector of that type."""
+        size = dtype.parts[0][1].itemsize
+        return replace(self, spans=tuple((lane * size, size) for lane in lanes))
 
     @property
     def reads(self) -> bool:

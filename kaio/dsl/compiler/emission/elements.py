@@ -8,6 +8,7 @@ from llvmlite import ir as llvm
 
 from kaio.dsl.compiler.emission import conversions, scalars, structs
 from kaio.dsl.compiler.emission.access import Access
+from kaio.dsl.compiler.emission.parts_read import Parts
 from kaio.dsl.element_types import element_type
 from kaio.dsl.values import INDEX64, ArrayType, BufferType, Compound, TupleType, Type, Weak
 from kaio.dtypes import DType, i32
@@ -89,10 +90,12 @@ def _written(index: Type) -> str:
     return f"u{max(index.bits, 32)}" if isinstance(index, DType) and index.kind == "u" else ""
 
 
-def load(e: Emitter, pointer: llvm.Value, dtype: DType, access: Access) -> Any:
-    """The element at an address, as a value."""
+def load(e: Emitter, pointer: llvm.Value, dtype: DType, access: Access, parts: Parts | None = None) -> Any:
+    """The element at an address, as a value; of `parts` only these are read, and the others undefined."""
     if dtype.kind == "s":
-        return structs.load(e, pointer, (dtype, ()), element_type(dtype), access)
+        return structs.load(e, pointer, (dtype, ()), element_type(dtype), access, parts)
+    if parts is not None:
+        access = access.to_lanes(dtype, parts)
     return scalars.from_memory(e, e.target.load(e, pointer, access), dtype)
 
 

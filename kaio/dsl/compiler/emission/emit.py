@@ -281,7 +281,7 @@ class Emitter:
             case ir.Attribute(value=name, name=attribute):
                 return self._attribute(values.get(name), types[name], attribute, type_)
             case ir.GetItem(value=name, index=index):
-                return self._get_item(frame, name, index)
+                return self._get_item(frame, assign.target, name, index)
             case ir.Tuple(items=items):
                 return tuple(values.get(item) for item in items)
             case ir.Unpack(value=name):
@@ -394,7 +394,7 @@ class Emitter:
         """What the source calls an argument of the current call."""
         return self.frames[-1].text(argument) if isinstance(argument, str) else otherwise
 
-    def _get_item(self, frame: Frame, name: str, index: str) -> Any:
+    def _get_item(self, frame: Frame, target: str, name: str, index: str) -> Any:
         type_: Type = frame.typed.types[name]
         value: Any = frame.values.get(name)
         if isinstance(type_, Compound):
@@ -405,7 +405,8 @@ class Emitter:
         assert isinstance(type_, BufferType | ArrayType)
         self.assigning = frame.text(name)
         pointer = self.address(value, type_, frame.values.get(index), frame.typed.types[index], self.assigning)
-        return elements.load(self, pointer, type_.dtype, access_to("read", type_, self.assigning))
+        access = access_to("read", type_, self.assigning)
+        return elements.load(self, pointer, type_.dtype, access, frame.parts_read.of(target))
 
     def _set_item(self, frame: Frame, statement: ir.SetItem) -> None:
         type_ = frame.typed.types[statement.array]

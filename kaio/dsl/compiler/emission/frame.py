@@ -14,6 +14,7 @@ from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.emission.fusing import Products
 from kaio.dsl.compiler.emission.leaves import leaf_types, leaves, rebuild, undefined
 from kaio.dsl.compiler.emission.loops import Turn
+from kaio.dsl.compiler.emission.parts_read import PartsRead
 from kaio.dsl.compiler.infer.origins import Origins
 from kaio.dsl.compiler.own import is_own
 from kaio.dsl.values import Type
@@ -62,6 +63,11 @@ class Frame:
                 found.update(ir.reads(statement))
             found.update(ir.reads(block.terminator))
         return frozenset(found)
+
+    @cached_property
+    def parts_read(self) -> PartsRead:
+        """Which parts of elements are read."""
+        return PartsRead(self.typed)
 
     @cached_property
     def origins(self) -> Origins:

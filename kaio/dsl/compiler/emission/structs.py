@@ -8,6 +8,8 @@ from llvmlite import ir as llvm
 
 from kaio.dsl.compiler.emission import scalars
 from kaio.dsl.compiler.emission.access import Access
+from kaio.dsl.compiler.emission.leaves import rebuild, undefined
+from kaio.dsl.compiler.emission.parts_read import Parts
 from kaio.dsl.structs import part_offset
 from kaio.dsl.values import Compound, Type
 from kaio.dsl.vectors import VectorType
@@ -31,11 +33,19 @@ def part_of(e: Emitter, pointer: llvm.Value, place: Place, position: int) -> tup
     return e.b.bitcast(at, scalars.memory_type(part[0]).as_pointer(space)), part
 
 
-def load(e: Emitter, pointer: llvm.Value, place: Place, type_: Type, access: Access) -> Any:
-    """The value at an address, number by number; a vector at once."""
+def load(e: Emitter, pointer: llvm.Value, place: Place, type_: Type, access: Access, parts: Parts | None = None) -> Any:
+    """The value at an address, number by number; a vector at once. Of `parts` only these, and the others undefined."""
     if isinstance(type_, Compound) and not isinstance(type_, VectorType):
-        parts = [part_of(e, pointer, place, k) for k in range(len(type_.items))]
-        return tuple(load(e, at, part, item, access) for (at, part), item in zip(parts, type_.items, strict=True))
+        found = []
+        for k, item in enumerate(type_.items):
+            if parts is not None and k not in parts:
+                found.append(rebuild(iter(undefined(e, item)), item))
+            else:
+                at, part = part_of(e, pointer, place, k)
+                found.append(load(e, at, part, item, access, None if parts is None else parts[k]))
+        return tuple(found)
+    if parts is not None:
+        access = access.to_lanes(place[0], parts)
     return scalars.from_memory(e, e.target.load(e, pointer, access), place[0])
 
 

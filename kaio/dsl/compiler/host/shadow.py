@@ -7,6 +7,7 @@ goes to `shadow_rules.py`. `kaio/shadow_abi.py` says what is kept of memory.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llvmlite import ir as llvm
@@ -14,7 +15,7 @@ from llvmlite import ir as llvm
 from kaio import shadow_abi as abi
 from kaio.dsl.compiler.emission.access import Access
 from kaio.dsl.compiler.emission.scalars import nbytes
-from kaio.dsl.compiler.host.host_context import I1, I8, I32, I64
+from kaio.dsl.compiler.host.host_context import I1, I8, I32, I64, POINTER
 from kaio.dsl.compiler.host.shadow_code import Code
 from kaio.dsl.values import ArrayType, BufferType, Type
 from kaio.program import PlacedArray, Site
@@ -91,6 +92,11 @@ class Shadow:
     def touch(self, e: Emitter, pointer: llvm.Value, access: Access) -> None:
         """Look at an access that is about to be made."""
         if access.space == "constant":
+            return
+        if access.spans is not None:
+            for offset, size in access.spans:
+                part = e.b.gep(e.b.bitcast(pointer, POINTER), [I32(offset)], inbounds=True)
+                self.touch(e, e.b.bitcast(part, llvm.IntType(8 * size).as_pointer()), replace(access, spans=None))
             return
         if access.space == "local":
             self._touch_local(e, pointer, access)
