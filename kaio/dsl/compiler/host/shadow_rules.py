@@ -108,23 +108,24 @@ def is_apart(c, words, thread, what, who, when, other):
 def note(cell, c, words, thread, what):
     """Put an access into the cell, which conflicts with none that is there."""
     me, now = c[_FIRST] + thread, words[_CLOCK, thread]
+    first = c[_START] if what & _IN_SHARED != 0 else 1
     if what & _WRITES != 0:
         # Of two atomic updates that nothing orders both are kept, for whoever comes after one only.
-        is_second = is_known(c, words, thread, cell[_W_WHO], cell[_W_WHEN]) == 0
-        if is_second and is_free(cell, c, words, thread, me, _R2_WHEN):
+        is_second = is_free(cell, c, words, thread, first, _W_WHEN) == 0
+        if is_second and is_free(cell, c, words, thread, first, _R2_WHEN):
             keep_read(cell, _R2_WHEN, cell[_W_WHO], cell[_W_WHEN], cell[_W_WHAT])
         cell[_W_WHEN] = now
         cell[_W_WHO] = me
         cell[_W_WHAT] = (what & 0xFFFF) | ((what >> _NBYTES) << 16)
-    elif is_free(cell, c, words, thread, me, _R1_WHEN):
+    elif is_free(cell, c, words, thread, first, _R1_WHEN):
         keep_read(cell, _R1_WHEN, me, now, what)
-    elif is_free(cell, c, words, thread, me, _R2_WHEN) or is_farther(cell, c, me):
+    elif is_free(cell, c, words, thread, first, _R2_WHEN) or is_farther(cell, c, me):
         keep_read(cell, _R2_WHEN, me, now, what)
 
 
-def is_free(cell, c, words, thread, me, place):
-    """Whether a read need not be kept: it is this thread's own, or happened before."""
-    return cell[place + 1] == me or is_known(c, words, thread, cell[place + 1], cell[place]) != 0
+def is_free(cell, c, words, thread, first, place):
+    """Whether an access need not be kept: there is none, it is this thread's own, or it happened before."""
+    return cell[place] < first or is_known(c, words, thread, cell[place + 1], cell[place]) != 0
 
 
 def is_farther(cell, c, me):
