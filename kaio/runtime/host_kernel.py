@@ -340,7 +340,7 @@ class HostKernel:
                 self._prepare(record, grid, block, packed.address, counter.address, count, shared_nbytes, cluster)
                 self._show(record, watch)
             if self.program.shadow is not None:
-                shadow = LaunchShadow(self.program, self._decide, blocks, threads, packed.view, count)
+                shadow = LaunchShadow(self.program, self._decide, grid, block, packed.view, count)
                 for record in records:
                     shadow.prepare(record, max(1, group), self._shared_nbytes(shared_nbytes))
             workers.run(self._worker, records)

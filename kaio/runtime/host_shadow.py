@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Buffer", "LaunchShadow", "ShadowOfRecord"]
 
+Dim3 = tuple[int, int, int]
 _MOST_THREADS = 2**31
 _LATE = 2**30  # a time from which on a worker begins anew
 _LOCKS = 1024
@@ -72,8 +73,9 @@ class LaunchShadow:
     """The shadow of one launch."""
 
     def __init__(
-        self, program: HostProgram, decide: int, blocks: int, threads: int, arguments: Any, workers: int
+        self, program: HostProgram, decide: int, grid: Dim3, block: Dim3, arguments: Any, workers: int
     ) -> None:
+        blocks, threads = math.prod(grid), math.prod(block)
         if blocks * threads >= _MOST_THREADS:
             raise LaunchError(
                 f'kernel `{program.name}` is launched with {blocks * threads} threads under check="full", which tells '
@@ -86,11 +88,15 @@ class LaunchShadow:
         numbers = program.block.unpack_from(arguments)[-2 * len(program.dynamic) :] if program.dynamic else ()
         self.dynamic = tuple(zip(numbers[::2], numbers[1::2], strict=True))
         self._kept: list[HostMemory] = []
+        self._long_axes = {axis for axis, a, b in zip("xyz", grid, block, strict=True) if a * b > 1}
         self._locks = HostMemory(4 * _LOCKS * (workers > 1))
         self._table = self._make_table()
 
     def _make_table(self) -> HostMemory:
-        rows = [(buffer.start, buffer.stop, self._cells(buffer), self._map(buffer)) for buffer in self.buffers]
+        rows = []
+        for buffer, axes in zip(self.buffers, self._shadow.apart, strict=True):
+            cells = 0 if axes is not None and self._long_axes <= set(axes) else self._cells(buffer)
+            rows.append((buffer.start, buffer.stop, cells, self._map(buffer)))
         rows.append((0, _U64, 0, 0))  # where `find` ends
         table = HostMemory(len(rows) * abi.BUFFER.size)
         for k, row in enumerate(rows):

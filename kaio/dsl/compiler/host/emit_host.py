@@ -54,6 +54,7 @@ class HostModule:
     shared: tuple[PlacedArray, ...] = ()
     local: tuple[PlacedArray, ...] = ()
     granule: int = 0
+    apart: tuple[tuple[str, ...] | None, ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -144,14 +145,18 @@ def emit_plain(typed: ir.Typed, name: str) -> HostModule:
 def _finish(body: Body, exported: tuple[str, ...], fast: Body | None = None) -> HostModule:
     watched = None if body.watching is None else body.watching.finish()  # before the module is printed
     granule = 0
+    apart: tuple[tuple[str, ...] | None, ...] = ()
     for shadow in (body.shadow, None if fast is None else fast.shadow):
-        granule = granule if shadow is None else shadow.finish_code()
+        if shadow is not None:
+            granule, axes = shadow.finish_code(), shadow.axes_apart
+            apart = tuple(a if a == b else None for a, b in zip(apart or axes, axes, strict=True))
     made = replace(
         finished(body, exported),
         watched=watched,
         shared=tuple(body.shared_arrays),
         local=() if body.shadow is None else body.shadow.local_arrays,
         granule=granule,
+        apart=apart,
     )
     if fast is None or fast.prover is None:
         return made

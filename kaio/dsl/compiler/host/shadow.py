@@ -14,8 +14,10 @@ from llvmlite import ir as llvm
 
 from kaio import shadow_abi as abi
 from kaio.dsl.compiler.emission.access import Access
+from kaio.dsl.compiler.emission.arguments import argument_types
 from kaio.dsl.compiler.emission.scalars import nbytes
 from kaio.dsl.compiler.host.host_context import I1, I8, I32, I64, POINTER
+from kaio.dsl.compiler.host.shadow_apart import Apart, Axes, grid_axes
 from kaio.dsl.compiler.host.shadow_code import Code
 from kaio.dsl.values import ArrayType, BufferType, Type
 from kaio.program import PlacedArray, Site
@@ -40,6 +42,8 @@ class Shadow:
         self._code = Code(thread.module)
         self._buffers: dict[int, int] = {}  # the number of a buffer among the arguments, by its LLVM value
         self._types = tuple(types)
+        self._sizes: list[list[llvm.Value] | None] = []  # of each buffer; None of a strided one
+        self.apart = Apart()
         self._local: list[PlacedArray] = []
         self._local_nbytes = 0
 
@@ -49,16 +53,11 @@ class Shadow:
         self._area, self._written = (b.alloca(I8, size=I32(0), name=name) for name in ("local", "written"))
         self._area.align = 16
         flat = iter(self._thread.arguments)
-        number = 0
         for type_ in self._types:
+            values = [next(flat) for _ in range(len(argument_types((type_,))))]
             if isinstance(type_, BufferType):
-                self._buffers[id(next(flat))] = number
-                number += 1
-                for _ in range(type_.ndim * (1 + type_.strided)):
-                    next(flat)
-            elif type_ is not None:
-                for _ in range(_count_of(type_)):
-                    next(flat)
+                self._buffers[id(values[0])] = len(self._sizes)
+                self._sizes.append(None if type_.strided else values[1:])
 
     def finish(self) -> None:
         """All accesses are there."""
@@ -118,7 +117,9 @@ class Shadow:
         b, size = e.b, nbytes(pointer.type.pointee)
         what = self._what(e, access, pointer)
         address = b.ptrtoint(pointer, I64)
-        number = self._buffers.get(id(_root(pointer)))
+        root = _root(pointer)
+        number = self._buffers.get(id(root))
+        self._note_place(pointer, root, number)
         row = self._code.row(b, self._thread.context, number, address)
         if access.reads:
             self._code.check_written(b, self._who, address, I32(what), row, size)
@@ -132,6 +133,16 @@ class Shadow:
         for place in self._granules(e, pointer, access):
             found = b.or_(found, self._code.ask(b, f"buffer.{kind}", self._who, [place, I32(what), row, shift]))
         self._leave_if(e, found)
+
+    def _note_place(self, pointer: llvm.Value, root: llvm.Value, number: int | None) -> None:
+        """Note where in a buffer a thread comes to; in any, where it is not known in which."""
+        if number is None:
+            for other in range(len(self._sizes)):
+                self.apart.note(other, None)
+            return
+        sizes = self._sizes[number]
+        axes = None if sizes is None else grid_axes(pointer, root, sizes, self._thread.registers)
+        self.apart.note(number, axes)
 
     @property
     def _who(self) -> list[llvm.Value]:
@@ -164,6 +175,11 @@ class Shadow:
             self._thread.abandon(e)
 
     @property
+    def axes_apart(self) -> tuple[Axes | None, ...]:
+        """Of each buffer the axes of the grid that tell the elements apart to which threads come, if they do."""
+        return self.apart.axes(len(self._sizes))
+
+    @property
     def local_arrays(self) -> tuple[PlacedArray, ...]:
         """The arrays of each thread's own."""
         return tuple(self._local)
@@ -171,12 +187,6 @@ class Shadow:
     def finish_code(self) -> int:
         """Say to the code of the accesses what is known now; gives the granule of shared memory."""
         return self._code.finish()
-
-
-def _count_of(type_: Type) -> int:
-    from kaio.dsl.compiler.emission.arguments import argument_types
-
-    return len(argument_types((type_,)))
 
 
 def _root(pointer: llvm.Value) -> llvm.Value:
