@@ -15,11 +15,13 @@ import numpy as np
 
 from kaio import print_abi as abi
 from kaio.program import Level
+from kaio.runtime.buffer import GpuBuffer
 from kaio.runtime.completion import gather
 from kaio.runtime.cpu_stream import CpuStream, Servers
 from kaio.runtime.device import Device, MemoryInfo, Route
 from kaio.runtime.failures import Failures
 from kaio.runtime.foreign import Foreign
+from kaio.runtime.host_memory import Written
 from kaio.runtime.host_short import ShortLaunches
 from kaio.runtime.leaving import finish
 from kaio.runtime.limits import describe
@@ -140,6 +142,12 @@ class CpuDevice(Device):
         except MemoryError:
             raise self._out_of_memory(nbytes) from None
         return Memory(self, owner.ctypes.data + -owner.ctypes.data % _ALIGNMENT, nbytes, owner)
+
+    def _alloc(self, shape: Any, dtype: Any, *, zero: bool) -> GpuBuffer[Any]:
+        made = super()._alloc(shape, dtype, zero=zero)
+        if not zero:
+            made.memory.unwritten = Written(made.memory.pointer, made.memory.nbytes)
+        return made
 
     def _release(self, memory: Memory) -> None:
         pass  # work in flight holds the owner: the memory goes with the last of them

@@ -250,12 +250,16 @@ class CpuStream(Stream):
         if grid != (1, 1, 1):
             workers.start()  # here, as Python may be about to end when the stream comes to it
         cluster = (1, 1, 1) if together is None else together.cluster
+        # A launch that says where it writes leaves unwritten what it does not write.
+        unwritten = [buffer.memory.unwritten for buffer, _ in uses] if loaded.program.shadow is not None else []
         done = self.submit(
-            lambda: loaded.kernel.run(grid, block, arguments, workers, shared_nbytes, cluster, options),
+            lambda: loaded.kernel.run(grid, block, arguments, workers, shared_nbytes, cluster, options, unwritten),
             uses,
             timed,
             loaded,
         )
+        for (buffer, _), kept in zip(uses, unwritten, strict=False):
+            buffer.memory.unwritten = kept
         if loaded.kernel.breaks:  # a prompt and whoever launches would both read what is typed
             done._block(None)
         return done

@@ -115,6 +115,7 @@ class _Export:
         }
         self._memory = buffer.memory
         self._memory.exports += 1
+        self._memory.unwritten = None
 
     def __del__(self) -> None:
         self._memory.end_export()

@@ -25,7 +25,7 @@ from kaio.errors import InternalError, KaioError
 from kaio.program import HostProgram
 from kaio.runtime.coverage import Coverage
 from kaio.runtime.host_faults import FaultRecord, fault_error
-from kaio.runtime.host_memory import HostMemory
+from kaio.runtime.host_memory import HostMemory, Written
 from kaio.runtime.host_shadow import LaunchShadow, ShadowOfRecord
 from kaio.runtime.host_short import MOST_STATEMENTS, ShortLaunch
 from kaio.runtime.printing import PrintRing
@@ -309,11 +309,13 @@ class HostKernel:
         shared_nbytes: int = 0,
         cluster: Dim3 = (1, 1, 1),
         options: RunOptions = USUAL,
+        unwritten: Sequence[Written | None] = (),
     ) -> None:
         """Run all blocks and return when they are done; the GIL is released.
 
         `arguments` is the packed argument block of the program, `shared_nbytes` is the shared memory of a block with
-        its dynamic arrays; without any, the program knows.
+        its dynamic arrays; without any, the program knows. `unwritten` is what nobody has written yet of each buffer's
+        memory, None where somebody has written all.
         The first fault, in the order of blocks and threads, is raised as `KernelFault`.
         """
         blocks, threads = math.prod(grid), math.prod(block)
@@ -340,7 +342,7 @@ class HostKernel:
                 self._prepare(record, grid, block, packed.address, counter.address, count, shared_nbytes, cluster)
                 self._show(record, watch)
             if self.program.shadow is not None:
-                shadow = LaunchShadow(self.program, self._decide, grid, block, packed.view, count)
+                shadow = LaunchShadow(self.program, self._decide, grid, block, packed.view, count, unwritten)
                 for record in records:
                     shadow.prepare(record, max(1, group), self._shared_nbytes(shared_nbytes))
             workers.run(self._worker, records)
@@ -351,6 +353,8 @@ class HostKernel:
                 raise self._error(
                     *min(faults, key=lambda found: found[0].block), shadow, shared_nbytes, grid, block, arguments
                 )
+            if shadow is not None:
+                shadow.write_down()
             workers.check()
             if coverage is not None and (missed := coverage.fault()) is not None:
                 raise missed

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+from functools import cached_property
 from typing import Any
 
-__all__ = ["HostMemory"]
+__all__ = ["HostMemory", "Written"]
 
 _MUCH_NBYTES = 1 << 20
 
@@ -22,3 +23,21 @@ class HostMemory:
         offset = self.address - start
         self.view = memoryview(self._owner).cast("B")[offset : offset + nbytes]
         self.nbytes = nbytes
+
+
+class Written:
+    """Of memory that held anything at first, a byte for each of its bytes, -1 where somebody has written since.
+
+    Only launches under ``check="full"`` say where they write. Whatever else may write makes an end of it.
+    """
+
+    def __init__(self, pointer: int, nbytes: int) -> None:
+        self.pointer, self.nbytes = pointer, nbytes
+
+    def __contains__(self, address: int) -> bool:
+        return self.pointer <= address < self.pointer + self.nbytes
+
+    @cached_property
+    def map(self) -> HostMemory:
+        """The bytes, made when they are asked for."""
+        return HostMemory(self.nbytes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from kaio import host_abi
 from kaio import shadow_abi as abi
 from kaio.errors import LaunchError, OutOfMemoryError
 from kaio.program import Argument, HostProgram
-from kaio.runtime.host_memory import HostMemory
+from kaio.runtime.host_memory import HostMemory, Written
 from kaio.structs import granule_of
 
 if TYPE_CHECKING:
@@ -73,7 +73,14 @@ class LaunchShadow:
     """The shadow of one launch."""
 
     def __init__(
-        self, program: HostProgram, decide: int, grid: Dim3, block: Dim3, arguments: Any, workers: int
+        self,
+        program: HostProgram,
+        decide: int,
+        grid: Dim3,
+        block: Dim3,
+        arguments: Any,
+        workers: int,
+        unwritten: Sequence[Written | None] = (),
     ) -> None:
         blocks, threads = math.prod(grid), math.prod(block)
         if blocks * threads >= _MOST_THREADS:
@@ -88,6 +95,8 @@ class LaunchShadow:
         numbers = program.block.unpack_from(arguments)[-2 * len(program.dynamic) :] if program.dynamic else ()
         self.dynamic = tuple(zip(numbers[::2], numbers[1::2], strict=True))
         self._kept: list[HostMemory] = []
+        self._unwritten = [written for written in unwritten if written is not None]
+        self._outputs: list[tuple[Buffer, HostMemory]] = []
         self._long_axes = {axis for axis, a, b in zip("xyz", grid, block, strict=True) if a * b > 1}
         self._locks = HostMemory(4 * _LOCKS * (workers > 1))
         self._table = self._make_table()
@@ -109,14 +118,32 @@ class LaunchShadow:
             return 0
         shift = granule_of(buffer.argument.dtype).bit_length() - 1
         first, last = buffer.start >> shift, buffer.stop - 1 >> shift
-        return self._keep((last - first + 1) * abi.CELL_NBYTES) - first * abi.CELL_NBYTES & _U64
+        return self._keep((last - first + 1) * abi.CELL_NBYTES).address - first * abi.CELL_NBYTES & _U64
 
     def _map(self, buffer: Buffer) -> int:
-        if buffer.argument.access != "Out" or buffer.start == buffer.stop:
+        """What the table says of the bytes that were written: of an `Out` buffer by this launch."""
+        if buffer.start == buffer.stop:
             return 0
-        return self._keep(buffer.stop - buffer.start) - buffer.start & _U64
+        if buffer.argument.access == "Out":
+            made = self._keep(buffer.stop - buffer.start)
+            self._outputs.append((buffer, made))
+            return made.address - buffer.start & _U64
+        written = self._written_of(buffer)
+        return 0 if written is None else written.map.address - written.pointer & _U64
 
-    def _keep(self, nbytes: int) -> int:
+    def _written_of(self, buffer: Buffer) -> Written | None:
+        return next((written for written in self._unwritten if buffer.start in written), None)
+
+    def write_down(self) -> None:
+        """Say where the launch wrote of memory that held anything before."""
+        for buffer, made in self._outputs:
+            written = self._written_of(buffer)
+            if written is not None:
+                first = buffer.start - written.pointer
+                known = np.frombuffer(written.map.view, np.uint8)[first : first + made.nbytes]
+                known |= np.frombuffer(made.view, np.uint8)
+
+    def _keep(self, nbytes: int) -> HostMemory:
         try:
             memory = HostMemory(nbytes)
         except (MemoryError, OSError):
@@ -125,7 +152,7 @@ class LaunchShadow:
                 help="check it with smaller buffers: faults of the same kind show there",
             ) from None
         self._kept.append(memory)
-        return memory.address
+        return memory
 
     # -------------------------------------------------------------- workers
     def prepare(self, record: Record, slots: int, shared_nbytes: int) -> None:

@@ -22,7 +22,7 @@ class Memory:
 
     __slots__ = (
         "__weakref__", "closed", "counted", "device", "exports", "foreign_stream", "generation", "nbytes", "owner",
-        "pointer", "read_only", "readers", "stream", "writer",
+        "pointer", "read_only", "readers", "stream", "unwritten", "writer",
     )  # fmt: skip
 
     def __init__(
@@ -41,6 +41,7 @@ class Memory:
         self.generation = device.generation
         self.closed = False
         self.counted = False  # in the statistics of the device
+        self.unwritten: Any = None  # of the CPU device, where nobody has written all of it: `host_memory.Written`
         self.exports = 0  # arrays of other libraries over this memory
         self.stream: Stream | None = None
         self.writer: Completion | None = None
@@ -59,7 +60,7 @@ class Memory:
     def record(self, stream: Stream, done: Completion, writes: bool) -> None:
         """Note a use on `stream`, which waits for what `pending` gave."""
         if writes:
-            self.writer = done
+            self.writer, self.unwritten = done, None
             if self.readers:
                 self.readers = {}
             self.stream = None if self.foreign_stream is not None else stream

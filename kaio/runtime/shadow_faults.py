@@ -57,6 +57,7 @@ class _Element:
 
     array: str
     index: tuple[int, ...]
+    is_output: bool = False
 
     def __str__(self) -> str:
         if not self.array.isidentifier():
@@ -85,7 +86,7 @@ def _of_buffer(buffer: Buffer, address: int) -> _Element:
             # An axis that goes down in memory counts from its other end.
             index[axis] = min(last, rest // step) if step > 0 else min(last, -((rest) // -step))
             rest -= index[axis] * step
-    return _Element(buffer.argument.name, tuple(index))
+    return _Element(buffer.argument.name, tuple(index), buffer.argument.access == "Out")
 
 
 # ---------------------------------------------------------------------- messages
@@ -170,7 +171,9 @@ class _Found:
     def _unwritten(self) -> KernelFault:
         what = f"{self.element} is read before it is written in kernel `{self.program.name}`\n  "
         ways = {
-            "global": "a kernel reads of an `Out` buffer what it has written; annotate it `InOut` to read what it held",
+            "global": "a kernel reads of an `Out` buffer what it has written; annotate it `InOut` to read what it held"
+            if self.element.is_output
+            else "what `alloc_empty` gives holds anything: write it first, or take `alloc_zeros`",
             "local": "write each element before it is read: the memory of a thread holds anything at first",
         }
         way_out = ways.get(

@@ -49,6 +49,7 @@ def write(buffer: GpuBuffer[Any], host: Array) -> None:
     """Overwrite the elements with those of an array of the same shape and dtype."""
     if not buffer.size:
         return
+    buffer.memory.unwritten = None
     if buffer.is_contiguous:
         buffer.device._upload(buffer.pointer, np.ascontiguousarray(host))
         return

@@ -12,7 +12,9 @@ from tests.corpus.case import workers
 FULL = kaio.Device("cpu", check="full")
 
 
-def fault_of(kernel: kaio.Kernel, *arguments: object, grid: object = 1, block: object = 64, **shared: int) -> KernelFault:
+def fault_of(
+    kernel: kaio.Kernel, *arguments: object, grid: object = 1, block: object = 64, **shared: int
+) -> KernelFault:
     """What a launch is stopped by."""
     buffers = [FULL.alloc_from(value) if isinstance(value, np.ndarray) else value for value in arguments]
     with pytest.raises(KernelFault) as caught:
@@ -41,7 +43,9 @@ def test_a_race_is_told_with_both_places_threads_and_accesses():
         "other_line": first + 6, "other_thread": (31, 0, 0), "other_block": (0, 0, 0), "other_access": "read",
     }  # fmt: skip
     text = str(fault)
-    assert text.startswith("data race on `s[32]` in kernel `turned`\n  thread (32, 0, 0) of block (0, 0, 0) writes it here")
+    assert text.startswith(
+        "data race on `s[32]` in kernel `turned`\n  thread (32, 0, 0) of block (0, 0, 0) writes it here"
+    )
     assert "thread (31, 0, 0) of block (0, 0, 0) reads it here; nothing orders the two\n" in text
     assert "    s[t] = x[t]\n" in text
     assert text.endswith("help: put a `kaio.bar_sync()` between them, which every thread of the block reaches")
