@@ -435,6 +435,21 @@ def test_b19_a_missing_barrier_is_reported():
 
 
 @kaio.kernel
+def histogram_by_update(x: In[i32], h: InOut[i32]):
+    i = kaio.grid(1)
+    if i < x.size:
+        h[x[i]] += 1
+
+
+def test_b18_an_update_that_is_not_atomic_is_reported():
+    device = kaio.Device("cpu", check="full")
+    x, h = device.alloc_zeros(512, i32), device.alloc_zeros(2, i32)
+    done = histogram_by_update.grid(8).block(64).launch(x, h)
+    with pytest.raises(KernelFault, match=r"data race on `h\[0\]` in kernel `histogram_by_update`"):
+        done.wait()
+
+
+@kaio.kernel
 def no_guard(x: Out[i32]):
     i = kaio.grid(1)
     x[i] = i

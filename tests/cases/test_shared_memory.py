@@ -58,6 +58,14 @@ def test_b24_a_store_to_one_leaves_the_other(device):
     assert out.to_host().tolist() == [3.0]
 
 
+@pytest.mark.parametrize("made", [split, split_the_other_way_round, would_alias], ids=lambda made: made.name)
+def test_b24_arrays_of_several_names_do_not_race(made):
+    out = kaio.Device("cpu", check="full").alloc_zeros(4, f32)
+    block = 1 if made is would_alias else 4
+    made.grid(1).block(block).shared(f=4, n=4).launch(out).wait()
+    assert out.to_host().any()
+
+
 @kaio.kernel
 def mixed(out: InOut[f64]):
     byte = kaio.dynamic_shared("byte", u8)

@@ -110,3 +110,11 @@ def test_threads_that_skip_a_barrier_in_some_turns_are_reported() -> None:
         "  thread (1, 0, 0) of block (0, 0, 0) waits here; thread (0, 0, 0) went round it and finished\n"
     )
     assert "kaio.bar_sync()" in str(caught.value)
+
+
+def test_b20_lanes_that_do_not_meet_are_reported():
+    device = kaio.Device("cpu", check="full")
+    x, out = device.alloc_from(np.arange(64, dtype=np.int32)), device.alloc_empty(1, i32)
+    done = warp_sum_in_lockstep.grid(1).block(64).launch(x, out)
+    with pytest.raises(KernelFault, match=r"data race on `s\[\d+\]` in kernel `warp_sum_in_lockstep`"):
+        done.wait()

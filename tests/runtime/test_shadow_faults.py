@@ -39,8 +39,8 @@ def test_a_race_is_told_with_both_places_threads_and_accesses():
     first = turned.__wrapped__.__code__.co_firstlineno
     assert fault.facts == {
         "kind": "race", "kernel": "turned", "array": "s", "index": 32,
-        "line": first + 5, "thread": (32, 0, 0), "block": (0, 0, 0), "access": "write",
-        "other_line": first + 6, "other_thread": (31, 0, 0), "other_block": (0, 0, 0), "other_access": "read",
+        "line": first + 4, "thread": (32, 0, 0), "block": (0, 0, 0), "access": "write",
+        "other_line": first + 5, "other_thread": (31, 0, 0), "other_block": (0, 0, 0), "other_access": "read",
     }  # fmt: skip
     text = str(fault)
     assert text.startswith(
@@ -209,7 +209,7 @@ def test_shared_memory_that_nobody_wrote_is_told_where_it_is_read():
     first = last_forgotten.__wrapped__.__code__.co_firstlineno
     assert fault.facts == {
         "kind": "uninitialised", "kernel": "last_forgotten", "array": "s", "index": 64, "access": "read",
-        "line": first + 7, "thread": (63, 0, 0), "block": (0, 0, 0),
+        "line": first + 6, "thread": (63, 0, 0), "block": (0, 0, 0),
     }  # fmt: skip
     assert str(fault).startswith("`s[64]` is read before it is written in kernel `last_forgotten`\n")
 
