@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kaio import shadow_abi as abi
@@ -94,6 +94,8 @@ def shadow_error(program: HostProgram, record: FaultRecord, places: Places, grid
     """The error that says what the shadow found."""
     site = program.sites[record.site]
     element = places.find(program, record.index, site.written) or _Element(site.text, ())
+    if element.array.startswith("$"):  # it was made without a name: `s, t = kaio.shared_mem(…), kaio.shared_mem(…)`
+        element = replace(element, array=site.text)
     return _Found(program, record, site, element, grid, block).error()
 
 

@@ -303,3 +303,16 @@ def test_a_buffer_in_which_threads_keep_apart_has_no_cells():
 
 def test_threads_that_keep_apart_along_x_race_where_there_are_several_along_y():
     assert fault_of(added, numbers(8), numbers(8), block=(8, 2)).kind == "race"
+
+
+@kaio.kernel
+def two_at_once(out: Out[i32]):
+    s, flag = kaio.shared_mem(32, i32), kaio.shared_mem(1, i32)
+    t = kaio.thread_idx.x
+    s[t] = t
+    flag[0] = t
+    out[t] = s[t]
+
+
+def test_an_array_that_is_made_in_a_tuple_has_the_name_of_its_variable():
+    assert fault_of(two_at_once, FULL.alloc_empty(32, i32), block=32).facts["array"] == "flag"

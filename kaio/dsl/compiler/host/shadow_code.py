@@ -135,6 +135,8 @@ class Code:
         with b.if_then(b.or_(is_earlier, is_own), likely=True):
             one, two = cell.time(abi.R1_WHEN), cell.time(abi.R2_WHEN)
             is_kept = b.or_(b.icmp_signed("==", two, cell.now), cell.is_mine(abi.R1_WHO))
+            strong = b.and_(cell.time(abi.R_WHAT), I32(3 << abi.STRENGTH_SHIFT | 3 << abi.STRENGTH_SHIFT + 16))
+            is_kept = b.and_(is_kept, b.icmp_signed("==", strong, I32(0)))  # which conflict with less
             with b.if_then(b.and_(b.icmp_signed("==", one, cell.now), is_kept), likely=True):
                 b.ret(I1(0))
             with b.if_then(b.icmp_signed("<", one, cell.base)):
