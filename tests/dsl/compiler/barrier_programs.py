@@ -34,7 +34,8 @@ def f(x: In[f32], out: InOut[f32], n: i32, m: i32):
 
 
 class _Writer:
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, has_warps: bool) -> None:
+        self.has_warps = has_warps
         self.rng, self.lines, self.depth, self.loops = rng, [_HEAD.rstrip()], 1, 0
         self.arrays = ["s", "t"]
         self.counters = ["same"]
@@ -44,7 +45,7 @@ class _Writer:
 
     def uniform(self) -> str:
         return self.rng.choice(
-            [*self.counters, "n", "m", "kaio.block_idx.x", "2", f"({self.rng.choice(self.counters)} + m)"]
+            [*self.counters, "n", "m", "kaio.block_idx.x", "(m + 2)", f"({self.rng.choice(self.counters)} + m)"]
         )
 
     def varying(self) -> str:
@@ -70,11 +71,14 @@ class _Writer:
 
     def statement(self) -> None:
         rng = self.rng
-        kind = rng.choice(["acc", "acc", "own", "store", "count", "same", "if", "uniform if", "loop", "uniform loop"])
+        kinds = ["acc", "acc", "own", "store", "count", "same", "if", "uniform if", "loop", "uniform loop"]
+        kind = rng.choice([*kinds, "warp", "warp"] if self.has_warps else kinds)
         if kind == "acc":
             self.say(f"acc = {rng.choice(['acc * 0.5 + ', 'acc - ', ''])}{self.value()}")
         elif kind == "own":
             self.say(f"own[{rng.choice(['0', '1', '2', f'abs({self.varying()}) % 3'])}] = {self.value()}")
+        elif kind == "warp":
+            self.say(self.exchange())
         elif kind == "store":
             self.say(f"{self.arrays[0]}[me] = {self.value()}")
         elif kind == "count":
@@ -83,6 +87,20 @@ class _Writer:
             self.say(f"same = (same + {self.uniform()}) % 5")
         elif self.depth < 4 and self.loops < 3:
             self.block(kind)
+
+    def exchange(self) -> str:
+        """What the lanes of a warp do together."""
+        rng = self.rng
+        return rng.choice(
+            [
+                f"acc += kaio.shfl_sync_{rng.choice(['up', 'down', 'bfly'])}({self.value()}, {rng.choice([1, 3, 16])})",
+                f"acc -= kaio.shfl_sync_idx({self.value()}, abs({self.varying()}) % 32)",
+                f"count = (count + kaio.shfl_sync_bfly({self.varying()}, abs({self.uniform()}) % 32)) % 17",
+                f"count = (count + kaio.popc(kaio.ballot({self.condition(False)}))) % 19",
+                f"acc += 0.5 if kaio.vote_any({self.condition(False)}) else 0.25",
+                "kaio.syncwarp()",
+            ]
+        )
 
     def block(self, kind: str) -> None:
         counters = list(self.counters)
@@ -143,9 +161,9 @@ class _Writer:
             self.counters = counters
 
 
-def program(seed: int) -> Any:
-    """A kernel ``f(x, out, n, m)``; `seed` says which."""
-    writer = _Writer(random.Random(seed))
+def program(seed: int, has_warps: bool = False) -> Any:
+    """A kernel ``f(x, out, n, m)``; `seed` says which. `has_warps`: whether lanes of a warp exchange values, too."""
+    writer = _Writer(random.Random(seed), has_warps)
     writer.phases()
     if writer.rng.random() < 0.3:
         writer.say("if n == 3:\n        return")
@@ -153,7 +171,7 @@ def program(seed: int) -> Any:
         writer.say("if i >= out.size:\n        return\n    out[i] = acc + f32(count) + f32(same) + own[2]")
     else:
         writer.say("if i < out.size:\n        out[i] = acc + f32(count) * f32(same) + s[me] + t[me]")
-    text, name = "\n".join(writer.lines) + "\n", f"<barrier program {seed}>"
+    text, name = "\n".join(writer.lines) + "\n", f"<barrier program {seed} {has_warps}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     space: dict[str, Any] = {"kaio": kaio, "In": In, "InOut": InOut, "i32": i32, "f32": f32}
     exec(compile(text, name, "exec"), space)

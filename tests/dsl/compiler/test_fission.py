@@ -11,6 +11,7 @@ import pytest
 import kaio
 from examples.matmul import matmul
 from kaio import D2, In, InOut, Out, f32, i32
+from kaio.dsl.compiler.host import fission
 from tests.dsl.compiler.barrier_programs import MOST_THREADS, program
 from tests.dsl.compiler.host import Compiled, compiled, ramp, unsplit
 
@@ -34,6 +35,21 @@ def test_random_kernels_with_barriers_give_the_same_bits_as_coroutines(
     rng = random.Random(seed)
     for block in BLOCKS:
         assert block[0] * block[1] <= MOST_THREADS
+        n, m = rng.randint(0, 9), rng.randint(0, 3)
+        size = rng.choice([3 * block[0] * block[1], rng.randint(1, 3 * block[0] * block[1])])
+        assert _outcome(split, block, size, n, m) == _outcome(whole, block, size, n, m), (block, n, m, size)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_kernels_whose_lanes_exchange_values_give_the_same_bits_as_coroutines(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fission, "_MOST_OF_WARPS", 2000)
+    function, check = program(seed, has_warps=True), seed % 3 == 0
+    split, whole = compiled(function, check=check), unsplit(function, monkeypatch, check=check)
+    assert check or "split.fast.run" in split.module.text
+    rng = random.Random(seed)
+    for block in (32, 2), (64, 2), (32, 1), (96, 1), (16, 4), (5, 3):
         n, m = rng.randint(0, 9), rng.randint(0, 3)
         size = rng.choice([3 * block[0] * block[1], rng.randint(1, 3 * block[0] * block[1])])
         assert _outcome(split, block, size, n, m) == _outcome(whole, block, size, n, m), (block, n, m, size)

@@ -20,14 +20,13 @@ from kaio.dsl.compiler.emission.arguments import argument_values
 from kaio.dsl.compiler.emission.checks import Sites
 from kaio.dsl.compiler.emission.emit import Emitter
 from kaio.dsl.compiler.emission.notes import Notes
-from kaio.dsl.compiler.host.host_body import Body, waits_of
+from kaio.dsl.compiler.host.host_body import Body
 from kaio.dsl.compiler.host.host_context import POINTER, VOID, load_arguments
 from kaio.dsl.compiler.host.host_drivers import emit_k_plain, emit_k_start_and_run
 from kaio.dsl.compiler.host.host_threads import Thread
 from kaio.dsl.compiler.host.prove import Prover
 from kaio.dsl.compiler.host.split_body import SplitBody
 from kaio.dsl.compiler.straight import straight
-from kaio.dsl.sync import bar_sync
 from kaio.print_abi import Line
 from kaio.program import Build, DynamicArray, PlacedArray, Site
 from kaio.trace_abi import Watched
@@ -94,7 +93,7 @@ def _emit_waiting(body: Body) -> HostModule:
     """A kernel in which threads wait for others."""
     build = body.build
     can_split = build.check != "full" and not build.stepped and body.watching is None
-    if can_split and all(wait is bar_sync for wait in waits_of(body.typed)):
+    if can_split:
         fast = _split(body, Prover())
         if fast is not None:
             return _emit_split(fast, body)
@@ -106,7 +105,7 @@ def _emit_waiting(body: Body) -> HostModule:
 def _split(body: Body, prover: Prover | None) -> SplitBody | None:
     """The same kernel split at its barriers; None where that is not possible."""
     made = SplitBody(
-        body.module, body.typed, "split" if prover is None else "split.fast", body.sites, build=body.build,
+        body.module, body.typed, "split.slow" if prover is None else "split.fast", body.sites, build=body.build,
         contract=body.contract, prover=prover, constants=body.constants,
     )  # fmt: skip
     return made if made.split(in_strips=prover is not None) else None
@@ -118,7 +117,7 @@ def _emit_split(fast: SplitBody, body: Body) -> HostModule:
     Where they do not, or a strip would have threads left over, its threads run one by one: in a second version that is
     split, too, or as coroutines, which also say what is wrong where not all threads come to a barrier.
     """
-    slow = _split(body, None)
+    slow = None if fast.pauses else _split(body, None)
     if slow is not None:
         emit_k_plain(slow, fast)
         return _finish(slow, ("k_plain",), fast)

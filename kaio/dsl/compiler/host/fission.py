@@ -20,7 +20,7 @@ from kaio import host_abi as abi
 from kaio.dsl.compiler.host.fission_lanes import ParallelLoops
 from kaio.dsl.compiler.host.fission_memory import Memory, exits, kept_type
 from kaio.dsl.compiler.host.fission_plan import Group, MustPart, Plan, Refused
-from kaio.dsl.compiler.host.fission_strip import STRIP, Strip
+from kaio.dsl.compiler.host.fission_strip import Strip
 from kaio.dsl.compiler.host.flow import Flow, Uniformity
 from kaio.dsl.compiler.host.host_context import I32, REGISTERS, VOID, field_of
 
@@ -29,21 +29,25 @@ if TYPE_CHECKING:
 
 __all__ = ["Runner", "fission"]
 
-_MOST_BLOCKS = 600
+# Of instructions. LLVM takes long to make vectors of large loops, and of many the more.
+_MOST, _MOST_OF_WARPS = 2000, 200
 
 
 def fission(body: SplitBody, in_strips: bool) -> llvm.Function:
     """`run(context, registers, shared, arguments)`, which runs a whole block of the kernel that `body` has emitted.
 
-    in_strips: threads are done `STRIP` at a time, of blocks that are a multiple of it wide; else it is one by one, and
-        as small as can be
+    in_strips: threads are done `body.strip` at a time, of blocks that are a multiple of it wide; else it is one by one,
+        and as small as can be
 
     Raises `Refused` where it cannot be shown that all threads reach each barrier, or it would take too much memory.
     """
-    if len(body.function.blocks) > _MOST_BLOCKS:
+    many = sum(len(block.instructions) for block in body.function.blocks)
+    if many > (_MOST_OF_WARPS if body.pauses else _MOST):
         raise Refused("it is too large")
     plan = _plan(body, Flow(body.function, body.fault_blocks))
-    if not body.barriers and not plan.has_inner_loops:
+    if body.pauses and not in_strips:
+        raise Refused("lanes that meet in their warp do not run one by one")
+    if not body.barriers and not body.pauses and not plan.has_inner_loops:
         raise Refused("its one loop over the threads is as good")
     return Runner(body, plan, Memory(plan), in_strips).emit()
 
@@ -51,16 +55,29 @@ def fission(body: SplitBody, in_strips: bool) -> llvm.Function:
 def _plan(body: SplitBody, flow: Flow) -> Plan:
     registers = body.registers
     parting: list[llvm.Block] = []
-    x = [registers["tid.x"], body.thread]
+    x = [registers["tid.x"], body.thread, body.lane]
     wide = Uniformity(flow, [*x, registers["tid.y"], registers["tid.z"]])
-    barriers, serial = ({id(block) for block in blocks} for blocks in (body.barriers, body.serial_blocks))
+    same = [*body.rows, *(_warp_numbers(body, flow) if body.strip == 32 else ())]
+    barriers, pauses, serial, rows = (
+        {id(part) for part in parts} for parts in (body.barriers, body.pauses, body.serial_blocks, body.rows)
+    )
     while True:
+        narrow = Uniformity(flow, x, same, body.row_reads, parting)
         try:
-            return Plan(flow, barriers, serial, wide, Uniformity(flow, x, parting=parting))
+            return Plan(flow, barriers, pauses, serial, rows, wide, narrow)
         except MustPart as found:
             if found.block in parting:
                 raise Refused("divergent flow is entered in two places") from None
             parting.append(found.block)
+
+
+def _warp_numbers(body: SplitBody, flow: Flow) -> Iterator[Any]:
+    """A thread's number, or its place in its row, by 32 or more: a strip that is a warp has one of these."""
+    for instruction in (i for block in flow.blocks for i in block.instructions if i.opname in ("lshr", "ashr")):
+        number, by = instruction.operands
+        of_warp = isinstance(by, llvm.Constant) and isinstance(by.constant, int) and by.constant >= 5
+        if of_warp and (number is body.thread or number is body.registers["tid.x"]):
+            yield instruction
 
 
 class Runner:
@@ -123,8 +140,9 @@ class Runner:
         b = self.b
         nx, ny, nz = (self.given[id(self.body.registers[f"ntid.{axis}"])] for axis in "xyz")
         with self._loop(I32(0), nz, 1, "z") as z, self._loop(I32(0), ny, 1, "y") as y:
-            row = b.mul(b.add(b.mul(z, ny), y), nx)
-            lanes = 1 if group.is_serial else STRIP
+            lanes = 1 if group.is_serial else self.body.strip
+            width = b.and_(nx, I32(-lanes))  # which it is, but LLVM does not know
+            row = b.mul(b.add(b.mul(z, ny), y), width)
             with self._loop(I32(0), nx, lanes, "x") as x:
                 first = b.add(row, x, flags=("nuw", "nsw"))
                 b.store(b.call(strip, [*self.given.values(), first, x, y, z, I32(lanes), *cells]), self.exit)

@@ -86,7 +86,7 @@ class Lanes:
     def __init__(self, strip: Strip, region: Region) -> None:
         self.strip, self.region, self.plan, self.memory = strip, region, strip.plan, strip.memory
         self.function = strip.function
-        self.is_parallel = not strip.group.is_serial
+        self.is_parallel = not strip.group.is_serial and not region.is_ordered
         self.made: dict[int, Any] = {}
         self.blocks: dict[int, llvm.Block] = {}
         self._phis: list[tuple[Any, Any]] = []
@@ -102,6 +102,7 @@ class Lanes:
         lane.add_incoming(I32(0), before)
         self.made[id(strip.runner.body.registers["tid.x"])] = top.add(strip.x, lane, flags=("nuw", "nsw"))
         self.made[id(strip.runner.body.thread)] = self.thread = top.add(strip.first, lane, flags=("nuw", "nsw"))
+        self.made[id(strip.runner.body.lane)] = lane
         self.blocks = {id(block): function.append_basic_block("threads") for block in self.region.blocks}
         for block in self.region.blocks:
             self._block(block)

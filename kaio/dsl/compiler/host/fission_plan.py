@@ -40,18 +40,22 @@ class MustPart(Exception):
 
 @dataclass(eq=False)
 class Region:
-    """Blocks that one loop over the threads goes round, in an order in which values come before their uses."""
+    """Blocks that one loop over the threads goes round, in an order in which values come before their uses.
+
+    is_ordered: threads may do there what others see, or end with a fault, and must run in their order
+    """
 
     head: llvm.Block
     blocks: list[llvm.Block] = field(default_factory=list)
     group: Group | None = None
+    is_ordered: bool = False
 
 
 @dataclass(eq=False)
 class Group:
     """Regions between barriers, in order; the first is where it begins.
 
-    is_serial: its threads must run one after the other, since they may do what others see, or end with a fault
+    is_serial: its threads run one after the other from its beginning to its end
     """
 
     number: int
@@ -68,12 +72,24 @@ class Group:
 class Plan:
     """The regions and groups of a function, and which values cross from one to another.
 
-    barriers: blocks at whose end all threads wait; serial: those that do what other threads may see in order
+    barriers, pauses: blocks at whose end all threads wait, or those of a warp, which then is a strip
+    serial: blocks that do what other threads may see in order
+    shared: allocas that are not of a thread but of its strip
     wide, narrow: what is uniform over the block, and over threads that differ in x alone
     """
 
-    def __init__(self, flow: Flow, barriers: set[int], serial: set[int], wide: Uniformity, narrow: Uniformity) -> None:
-        self.flow, self.barriers, self.wide, self.narrow = flow, barriers, wide, narrow
+    def __init__(
+        self,
+        flow: Flow,
+        barriers: set[int],
+        pauses: set[int],
+        serial: set[int],
+        shared: set[int],
+        wide: Uniformity,
+        narrow: Uniformity,
+    ) -> None:
+        self.flow, self.barriers, self.pauses, self.wide, self.narrow = flow, barriers, pauses, wide, narrow
+        self._ends = barriers | pauses
         self.leave = next(block for block in flow.blocks if not flow.after[id(block)])
         self._check_flow()
         self.order = _order(flow)
@@ -83,7 +99,7 @@ class Plan:
         self.groups = self._find_groups()
         for group in self.groups:
             self._judge(group, serial)
-        self.block_of = {id(i): block for block in flow.blocks for i in block.instructions}
+        self.block_of = {id(i): block for block in flow.blocks for i in block.instructions if id(i) not in shared}
         self._scalars = self._find_scalars()
         self._cheap: dict[int, bool] = {}
 
@@ -113,7 +129,7 @@ class Plan:
         """Whether a way stays in the loop over the threads."""
         return (
             to is not self.leave
-            and id(block) not in self.barriers
+            and id(block) not in self._ends
             and self._owner[id(to)] is self._owner[id(block)]
             and to is not self._owner[id(to)].head
         )
@@ -162,15 +178,17 @@ class Plan:
         if any(flow.join(block) is None for block in flow.blocks if block is not self.leave):
             raise Refused("a part of it never ends")
         for block in flow.blocks:
-            if id(block) in self.barriers and (self.wide.is_divergent(block) or self.narrow.is_divergent(block)):
+            if id(block) in self.barriers and self.wide.is_divergent(block):
                 raise Refused("not all threads may come to a barrier")
+            if id(block) in self._ends and self.narrow.is_divergent(block):
+                raise Refused("not all lanes may come to an operation of their warp")
 
     def _find_regions(self) -> None:
         for block in self.order:
             if block is self.leave or self.narrow.is_divergent(block):
                 continue
             region = self._owner[id(block)] = Region(block)
-            todo = [] if id(block) in self.barriers else list(self.flow.after[id(block)])
+            todo = [] if id(block) in self._ends else list(self.flow.after[id(block)])
             while todo:
                 at = todo.pop()
                 if at is self.leave or not self.narrow.is_divergent(at):
@@ -201,7 +219,7 @@ class Plan:
                     continue
                 before = self.flow.before[id(block)]
                 owners = {id(self._owner[id(b)]): self._owner[id(b)] for b in before}
-                if len(owners) != 1 or any(id(b) in self.barriers for b in before):
+                if len(owners) != 1 or any(id(b) in self._ends for b in before):
                     continue
                 (owner,) = owners.values()
                 if owner.head is not block and self._exits(owner) == {id(block)}:
@@ -273,9 +291,34 @@ class Plan:
         return None
 
     def _judge(self, group: Group, serial: set[int]) -> None:
-        blocks = [block for region in group.regions for block in region.blocks]
-        group.may_fault = any(id(o) in self.flow.faults for block in blocks for o in block.terminator.operands)
-        group.is_serial = group.may_fault or any(id(b) in serial or _is_serial(b) for b in blocks) or self._turns(group)
+        for region in group.regions:
+            faults = any(id(o) in self.flow.faults for block in region.blocks for o in block.terminator.operands)
+            region.is_ordered = faults or any(id(b) in serial or _is_serial(b) for b in region.blocks)
+            group.may_fault |= faults
+        ordered = [region for region in group.regions if region.is_ordered]
+        if not any(id(block) in self.pauses for region in group.regions for block in region.blocks):
+            group.is_serial = bool(ordered) or self._turns(group)
+        elif any(self._leads_to_ordered(region) for region in ordered):
+            raise Refused("what lanes do in order is not all done between two meetings of their warp")
+
+    def _leads_to_ordered(self, region: Region) -> bool:
+        """Whether a thread may come from one region in which threads keep their order to another, and meet nobody."""
+        seen: set[int] = set()
+        todo = [region]
+        while todo:
+            at = todo.pop()
+            for block in at.blocks:
+                if id(block) in self._ends:
+                    continue
+                for to in self.flow.after[id(block)]:
+                    if self.stays(block, to) and not self.is_inner(block, to):
+                        following = self.region(to)
+                        if following.is_ordered:
+                            return True
+                        if id(following) not in seen:
+                            seen.add(id(following))
+                            todo.append(following)
+        return False
 
     def _turns(self, group: Group) -> bool:
         """Whether a thread goes round in a loop of its own, which no vector can."""
@@ -306,7 +349,7 @@ class Plan:
             id(i): i
             for block in self.flow.blocks
             for i in block.instructions
-            if not isinstance(i, kinds.Terminator)
+            if not isinstance(i, kinds.Terminator | kinds.AllocaInstr)
             and self.narrow.is_uniform(i)
             and (not self.narrow.is_divergent(block) or is_pure(i))
         }

@@ -16,10 +16,7 @@ from kaio.dsl.compiler.host.host_context import I32, REGISTERS
 if TYPE_CHECKING:
     from kaio.dsl.compiler.host.fission import Runner
 
-__all__ = ["DONE", "STRIP", "Strip"]
-
-STRIP = 16
-"""Threads side by side that run through a group together: of f32, one vector of AVX-512."""
+__all__ = ["DONE", "Strip"]
 
 DONE = 0xFFFFFFFF
 """What a strip gives whose threads have returned."""
@@ -56,6 +53,8 @@ class Strip:
         self.lanes: Any
         self.first, self.x, y, z, self.lanes = args[len(given) : len(given) + 5]
         self.scalars[id(body.registers["tid.y"])], self.scalars[id(body.registers["tid.z"])] = y, z
+        # Only for what is the same of all threads of the strip: the first stands for them.
+        self.scalars[id(body.thread)], self.scalars[id(body.registers["tid.x"])] = self.first, self.x
         rest = args[len(given) + 5 :]
         keys = [*self.memory.threads, *self.memory.variables]
         self.cells = dict(zip(keys, rest, strict=False))
@@ -95,6 +94,9 @@ class Strip:
     def scalar(self, value: Any) -> Any:
         """A value that the strip has once."""
         found = self.scalars.get(id(value))
+        if found is None and isinstance(value, kinds.AllocaInstr):
+            found = self.scalars[id(value)] = self.entry.alloca(value.allocated_type, name="row")
+            found.align = value.align
         if found is not None or not self.plan.is_instruction(value):
             return value if found is None else found
         if self.plan.is_cheap(value):
@@ -114,8 +116,8 @@ class Strip:
         """An array over the lanes of a strip for a value that stays in the group."""
         if id(value) not in self.rooms:
             # before the entry's other instructions, where LLVM takes it for part of the frame
-            array = self.entry.alloca(llvm.ArrayType(kept_type(value), STRIP), name="lanes")
-            array.align = 64
+            array = self.entry.alloca(llvm.ArrayType(kept_type(value), self.runner.body.strip), name="lanes")
+            array.align = 128  # of the largest vector
             self.rooms[id(value)] = array
         return self.rooms[id(value)]
 

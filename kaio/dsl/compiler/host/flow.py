@@ -117,17 +117,22 @@ class Flow:
 class Uniformity:
     """Which blocks and values of a function are the same for all threads that differ only in `varying` parameters.
 
-    reads_constant: loads that give the same whenever they are made
+    same: what is the same for them for a reason of its own; reads: loads that are where their address is
     parting: blocks behind which threads are to go their ways alone, though they all go the same one
     """
 
     def __init__(
-        self, flow: Flow, varying: Iterable[Any], reads_constant: Iterable[Any] = (), parting: Iterable[llvm.Block] = ()
+        self,
+        flow: Flow,
+        varying: Iterable[Any],
+        same: Iterable[Any] = (),
+        reads: Iterable[Any] = (),
+        parting: Iterable[llvm.Block] = (),
     ) -> None:
         self._flow = flow
         self._varying = {id(value) for value in varying}
         self._parting = {id(block) for block in parting}
-        self._constant_reads = {id(value) for value in reads_constant}
+        self._same, self._reads = ({id(value) for value in values} for values in (same, reads))
         self._divergent: set[int] = set()
         self._joined: dict[int, list[tuple[llvm.Block, set[int]]]] = {}
         parted: set[int] = set()
@@ -175,8 +180,10 @@ class Uniformity:
             return any(_differ(instruction, inside) for _, inside in self._joined.get(id(block), ()))
         if isinstance(instruction, kinds.Terminator):
             return False
-        if id(instruction) in self._constant_reads:
-            return id(instruction.operands[0]) in self._varying
+        if id(instruction) in self._same:
+            return False
+        if id(instruction) in self._reads:
+            return any(id(o) in self._varying for o in instruction.operands)
         return not is_pure(instruction) or any(id(o) in self._varying for o in instruction.operands)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator
 
 from llvmlite import ir as llvm
 
@@ -34,7 +33,7 @@ from kaio.print_abi import Line
 from kaio.program import Build, PlacedArray, aligned
 from kaio.source import Source
 
-__all__ = ["Body", "waits_of"]
+__all__ = ["Body"]
 
 
 class Body(Thread):
@@ -52,7 +51,7 @@ class Body(Thread):
         prover: Prover | None = None,
         constants: ConstantArrays | None = None,
     ) -> None:
-        super().__init__(module, name, sites, Inputs(typed), waits=any(waits_of(typed)), build=build)
+        super().__init__(module, name, sites, Inputs(typed), waits=_waits(typed), build=build)
         self.typed, self.contract, self.prover = typed, contract, prover
         self.constants = constants or ConstantArrays(module)
         self.shared_arrays: list[PlacedArray] = []
@@ -213,11 +212,9 @@ class Body(Thread):
         return min(self._exits.setdefault(place, len(self._exits) + 1), abi.MAX_EXITS)
 
 
-def waits_of(typed: ir.Typed) -> Iterator[Intrinsic]:
-    """What a thread may wait at for others, in this function or one that it calls."""
-    for _, call in ir.calls_of(typed):
-        if isinstance(call.callee, Intrinsic) and call.callee.suspends:
-            yield call.callee
+def _waits(typed: ir.Typed) -> bool:
+    """Whether a thread may wait for others in this function or one that it calls."""
+    return any(isinstance(call.callee, Intrinsic) and call.callee.suspends for _, call in ir.calls_of(typed))
 
 
 def _breaks(typed: ir.Typed) -> bool:

@@ -10,7 +10,6 @@ from llvmlite import ir as llvm
 
 from kaio import host_abi as abi
 from kaio.dsl.compiler.emission.declared import call
-from kaio.dsl.compiler.host.fission_strip import STRIP
 from kaio.dsl.compiler.host.host_body import Body
 from kaio.dsl.compiler.host.host_context import I32, I64, POINTER, REGISTERS, VOID, field_of, frame_of, load_arguments
 from kaio.dsl.compiler.host.host_threads import Thread
@@ -84,7 +83,7 @@ def _proof(fast: Body, b: llvm.IRBuilder, launch: _Launch) -> llvm.Value:
     assert fast.prover is not None
     holds = fast.prover.emit(b, dict(zip(REGISTERS, launch.registers, strict=True)), launch.arguments)
     if isinstance(fast, SplitBody):
-        holds = b.and_(holds, b.icmp_unsigned("==", b.and_(launch.registers[0], I32(STRIP - 1)), I32(0)))
+        holds = b.and_(holds, b.icmp_unsigned("==", b.and_(launch.registers[0], I32(fast.strip - 1)), I32(0)))
     return holds
 
 
@@ -109,7 +108,7 @@ def emit_k_start_and_run(body: Thread, fast: Body | None = None) -> None:
     b, context, first, stop, _ = _define(body.module, "k_start")
     launch = _load_launch(body, b, context)
     if fast is not None:
-        _try_fast(fast, b, context, launch, stop)
+        _try_fast(fast, b, context, launch, first)
     nx, ny = launch.registers[:2]
     with _loop(b, first, stop, "thread") as thread:
         row = b.udiv(thread, nx)
@@ -129,12 +128,13 @@ def emit_k_start_and_run(body: Thread, fast: Body | None = None) -> None:
     b.ret_void()
 
 
-def _try_fast(fast: Body, b: llvm.IRBuilder, context: llvm.Value, launch: _Launch, stop: llvm.Value) -> None:
-    """Run the whole block and let all of its threads have returned; a fault is in the context, as always."""
+def _try_fast(fast: Body, b: llvm.IRBuilder, context: llvm.Value, launch: _Launch, first: llvm.Value) -> None:
+    """Run the whole block, with its first threads, and let all have returned; a fault is in the context, as always."""
     frames = b.load(field_of(b, context, abi.FRAMES, I64))
     with b.if_then(b.and_(b.icmp_unsigned("!=", frames, I64(0)), _proof(fast, b, launch)), likely=True):
-        _whole_block(fast, b, context, launch)
-        states = b.bitcast(b.load(field_of(b, context, abi.WORDS, POINTER)), I32.as_pointer())
-        with _loop(b, I32(0), stop, "returned") as thread:
-            b.store(I32(-1), b.gep(states, [thread]))
+        with b.if_then(b.icmp_unsigned("==", first, I32(0))):
+            _whole_block(fast, b, context, launch)
+            states = b.bitcast(b.load(field_of(b, context, abi.WORDS, POINTER)), I32.as_pointer())
+            with _loop(b, I32(0), b.load(field_of(b, context, abi.THREADS, I32)), "returned") as thread:
+                b.store(I32(-1), b.gep(states, [thread]))
         b.ret_void()

@@ -15,10 +15,10 @@ from llvmlite import ir as llvm
 from kaio import host_abi as abi
 from kaio.dsl.compiler.host.host_context import I32, I64, field_of
 
-__all__ = ["ROW", "Peers", "own_word", "splat"]
+__all__ = ["ROW", "ROW_NBYTES", "Peers", "own_word", "splat"]
 
 ROW = llvm.VectorType(I32, 32)
-_ROW_NBYTES = 4 * 32
+ROW_NBYTES = 4 * 32
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Peers:
         return self.b.trunc(bit, llvm.IntType(1))
 
     def _row(self, k: int) -> llvm.Value:
-        return field_of(self.b, self.context, abi.TAKEN + _ROW_NBYTES * k, llvm.IntType(8))
+        return field_of(self.b, self.context, abi.TAKEN + ROW_NBYTES * k, llvm.IntType(8))
 
 
 def splat(b: llvm.IRBuilder, value: llvm.Value) -> llvm.Value:

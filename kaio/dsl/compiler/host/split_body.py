@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from llvmlite import ir as llvm
 
+from kaio import host_abi as abi
 from kaio.dsl.compiler import ir
 from kaio.dsl.compiler.emission.access import Access
 from kaio.dsl.compiler.emission.checks import Sites
@@ -13,6 +16,8 @@ from kaio.dsl.compiler.emission.constant_arrays import ConstantArrays
 from kaio.dsl.compiler.host.fission import fission
 from kaio.dsl.compiler.host.fission_plan import Refused
 from kaio.dsl.compiler.host.host_body import Body
+from kaio.dsl.compiler.host.host_context import I8, I32, I64
+from kaio.dsl.compiler.host.host_exchange import ROW_NBYTES, Peers
 from kaio.dsl.compiler.host.prove import Prover
 from kaio.program import Build, Site
 
@@ -21,10 +26,13 @@ if TYPE_CHECKING:
 
 __all__ = ["SplitBody"]
 
+_EVERY = 0xFFFFFFFF
+
 
 class SplitBody(Body):
-    """The function of one thread, in which a barrier is the end of a block.
+    """The function of one thread, in which a barrier, and where a warp exchanges words, is the end of a block.
 
+    strip: how many threads side by side are done together; 16 are of f32 one vector of AVX-512, 32 a warp
     `run` is the function of a whole block that is made of it.
     """
 
@@ -44,23 +52,30 @@ class SplitBody(Body):
     ) -> None:
         super().__init__(module, typed, name, sites, build=build, contract=contract, prover=prover, constants=constants)
         self.waits = False
+        self.strip = 16
+        self.lane = llvm.Argument(module, I32, "lane")  # of its strip; no parameter, as a strip knows it
         self.barriers: list[llvm.Block] = []
+        self.pauses: list[llvm.Block] = []
+        self.rows: list[llvm.Value] = []
+        self.row_reads: list[llvm.Value] = []
         self.fault_blocks: list[llvm.Block] = []
         self.serial_blocks: list[llvm.Block] = []
 
     def split(self, *, in_strips: bool) -> bool:
         """Emit it, and put `run` in its place; False, and nothing left of it, where it cannot be split."""
-        self.emit()
-        made = self.module.globals
-        del made[self.function_name]
-        before = set(made)
         try:
+            self.emit()
+            self._remove(self.function_name)
             self.run = fission(self, in_strips=in_strips)
         except Refused:
-            for name in set(made) - before:
-                del made[name]
+            for name in list(self.module.globals):
+                if name == self.function_name or name.startswith(f"{self.function_name}."):
+                    self._remove(name)
             return False
         return True
+
+    def _remove(self, name: str) -> None:
+        del self.module.globals[name]
 
     def touch(self, e: Emitter, pointer: llvm.Value, access: Access) -> None:
         """Note what other threads see in order, and what is done later: it keeps its order."""
@@ -75,7 +90,66 @@ class SplitBody(Body):
 
     def suspend(self, e: Emitter, kind: str, text: str = "", words: int = 0) -> None:
         """Note where all threads wait."""
-        self.barriers.append(e.b.block)
+        if kind not in ("barrier", "whole") or words:
+            raise Refused(f"threads wait at `{text}`")
+        self._end_block(e, self.barriers)
+
+    def exchange(
+        self,
+        e: Emitter,
+        words: Sequence[llvm.Value],
+        mask: llvm.Value | None = None,
+        what: str = "",
+        kind: str = "",
+    ) -> Peers:
+        """All lanes of a warp leave their words in rows of their strip, and read them when the last one has."""
+        if kind == "warp_any" or (mask is not None and getattr(mask, "constant", None) not in (_EVERY, -1)):
+            raise Refused(f"`{what}` is of some lanes")
+        self.strip = 32
+        with e.b.goto_entry_block():
+            # Where a context has them, so that what reads them of a context does it here, too.
+            rows = e.b.alloca(llvm.ArrayType(I8, abi.TAKEN + ROW_NBYTES * len(words)), name="rows")
+            rows.align = 128
+        self.rows.append(rows)
+        context = e.b.gep(rows, [I32(0), I32(0)], inbounds=True)
+        peers = _StripPeers(e.b, context, I32(_EVERY), self.lane, self.row_reads)
+        for k, word in enumerate(words):
+            e.b.store(word, peers.place(k, self.lane))
+        self._end_block(e, self.pauses)
+        return peers
+
+    def give(self, e: Emitter, words: Sequence[llvm.Value]) -> None:
+        """There is no scheduler to give it to."""
+        raise Refused("threads count something")
+
+    def check_lane(self, e: Emitter, holds: llvm.Value, lane: llvm.Value, peers: Peers, what: str) -> None:
+        """All lanes take part."""
+
+    def _end_block(self, e: Emitter, ends: list[llvm.Block]) -> None:
+        ends.append(e.b.block)
         resumed = e.block("resumed")
         e.b.branch(resumed)
         e.b.position_at_end(resumed)
+
+
+@dataclass(frozen=True)
+class _StripPeers(Peers):
+    """The words of a warp that is a strip, in rows of its own."""
+
+    reads: list[llvm.Value]
+
+    def place(self, k: int, lane: llvm.Value) -> llvm.Value:
+        """Where a lane's word `k` is."""
+        return self.b.gep(self.b.bitcast(self._row(k), I32.as_pointer()), [self.b.zext(lane, I64)], inbounds=True)
+
+    def word(self, k: int, lane: llvm.Value) -> llvm.Value:
+        """The i32 that a lane has given."""
+        return self._read(self.b.load(self.place(k, lane)))
+
+    def all(self, k: int) -> llvm.Value:
+        """Word `k` of every lane."""
+        return self._read(super().all(k))
+
+    def _read(self, load: llvm.Value) -> llvm.Value:
+        self.reads.append(load)
+        return load
