@@ -117,6 +117,7 @@ def _load(e: Emitter, call: TypedCall, array: Any, index: Any, *_: Any) -> Any:
     constants=("dtype", "cache", "volatile"),
     example='out[i] = kaio.load(x, i, cache="cg") + kaio.load(out, i, volatile=True)',
     ptx="ld.global.cg",
+    observes=lambda call: call.static[0] in ("volatile", "cv"),
 )
 def load(
     buffer: In[Any, Any] | Out[Any, Any] | InOut[Any, Any],

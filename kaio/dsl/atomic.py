@@ -133,7 +133,9 @@ def _atomic(example: str, ptx: str) -> Callable[[F], F]:
 
     def record(function: F) -> F:
         operation = function.__name__.removeprefix("atomic_")
-        return intrinsic(_typing(operation), cuda=_cuda, host=_host, example=example, ptx=ptx)(function)
+        return intrinsic(
+            _typing(operation), cuda=_cuda, host=_host, example=example, ptx=ptx, observes=lambda call: True
+        )(function)
 
     return record
 

@@ -98,6 +98,7 @@ def _sleep_host(e: Emitter, call: TypedCall, duration_ns: Any) -> None:
 
 @intrinsic(
     _sleep_typing, cuda=_sleep_cuda, host=_sleep_host, suspends=True, ptx="nanosleep.u32",
+    observes=lambda call: True,
     example="kaio.nanosleep(100)\nout[i] = x[i]",
 )  # fmt: skip
 def nanosleep(duration_ns: int) -> None:

@@ -63,6 +63,7 @@ class Intrinsic:
     since: the first architecture that has it (``sm_80``), empty where all have
     same_bits: whether both devices give the same bits
     constants: the parameters whose values are known when compiling: `typing` gets an ObjectType of each
+    observes: whether a call sees what other threads write meanwhile, so that a loop of it may wait for them
     """
 
     name: str
@@ -78,6 +79,7 @@ class Intrinsic:
     since: str = ""
     same_bits: bool = True
     constants: tuple[str, ...] = ()
+    observes: Callable[[Any], bool] | None = None
 
     @property
     def __name__(self) -> str:
@@ -142,6 +144,7 @@ def intrinsic(
     since: str = "",
     same_bits: bool = True,
     constants: tuple[str, ...] = (),
+    observes: Callable[[Any], bool] | None = None,
 ) -> Callable[[F], F]:
     """Make a record from a signature and its doc.
 
@@ -165,6 +168,7 @@ def intrinsic(
             since,
             same_bits,
             constants,
+            observes,
         )
         for name, value in (("__signature__", made.signature), ("__module__", function.__module__)):
             object.__setattr__(made, name, value)

@@ -120,7 +120,10 @@ class CpuDevice(Device):
         """The same, of one that is not loaded. The lock is held."""
         from kaio.runtime.host_kernel import HostKernel
 
-        loaded = CpuLoaded(program, HostKernel(program))
+        def most_blocks(threads: int, shared_nbytes: int) -> int:
+            return loaded.resident_blocks(self, threads, shared_nbytes) * self.limits.multiprocessors
+
+        loaded = CpuLoaded(program, HostKernel(program, most_blocks))
         if program.prints:
             self._ring = self._ring or _print_ring()
             loaded.kernel.print_to(self._ring)
@@ -167,6 +170,10 @@ class CpuDevice(Device):
         for stream in list(self._streams):
             if isinstance(stream, CpuStream):
                 stream.after_fork()
+
+    def is_stop(self, error: BaseException) -> bool:
+        """Whether work failed because it was stopped when the process ended, of which nobody has to be told."""
+        return self._workers is not None and error is self._workers.stopped
 
     def _settle(self) -> None:
         """At exit: native code must not run on while Python takes its memory away."""

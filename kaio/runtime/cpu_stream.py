@@ -67,7 +67,8 @@ class CpuCompletion(Completion):
         if error is not None:
             # Without its traceback, whose frames would keep the buffers alive.
             self._error = error.with_traceback(None)
-            self.stream.device.failures.note(self)
+            if not self.stream.device.is_stop(error):
+                self.stream.device.failures.note(self)
         with self.stream._lock:
             self._finished = True
             gate, self._gate = self._gate, None

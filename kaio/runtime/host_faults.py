@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kaio import host_abi as abi
@@ -11,6 +11,7 @@ from kaio.errors import KernelFault, Mistake
 from kaio.program import Program, Site
 from kaio.runtime.guard import as_written, guard_help
 from kaio.runtime.host_addresses import outside
+from kaio.runtime.stream import USUAL, RunOptions
 
 __all__ = ["FaultRecord", "fault_error", "position"]
 
@@ -31,18 +32,32 @@ class FaultRecord:
     word: Callable[[int, int], int]
 
 
-def fault_error(program: Program, record: FaultRecord, grid: Dim3, block: Dim3, arguments: bytes = b"") -> KernelFault:
-    """The error that says what a record means; `arguments` are the packed ones of the launch."""
-    return _Teller(program, record, grid, block, arguments).error()
+def fault_error(
+    program: Program,
+    record: FaultRecord,
+    grid: Dim3,
+    block: Dim3,
+    options: RunOptions = USUAL,
+    arguments: bytes = b"",
+) -> KernelFault:
+    """The error that says what a record means; `arguments` are the packed ones of the launch.
+
+    What a launch with a schedule finds, tells the seed that finds it again.
+    """
+    return _Teller(program, record, grid, block, options, arguments).error()
 
 
 class _Teller:
     """One fault with the names of everything that it is about."""
 
-    def __init__(self, program: Program, record: FaultRecord, grid: Dim3, block: Dim3, arguments: bytes) -> None:
-        self.program, self.record, self.grid, self.arguments = program, record, grid, arguments
+    def __init__(
+        self, program: Program, record: FaultRecord, grid: Dim3, block: Dim3, options: RunOptions, arguments: bytes
+    ) -> None:
+        self.program, self.record, self.grid, self.options = program, record, grid, options
+        self.arguments = arguments
         self.kernel = f"kernel `{program.name}`"
         self.facts: dict[str, Any] = {
+            "kind": "divergence",
             "kernel": program.name,
             "block": position(record.block, grid),
             "thread": position(record.thread, block),
@@ -59,6 +74,8 @@ class _Teller:
             return self._short()
         if self.record.kind == abi.APART:
             return self._apart()
+        if self.record.kind in (abi.ENDLESS, abi.DRY):
+            return self._endless(self.program.sites[self.record.site])
         return self._barrier()
 
     def _at(self, here: Site, what: str, way_out: str | None = None) -> KernelFault:
@@ -71,10 +88,15 @@ class _Teller:
         return self._made(here, Mistake(what, here.place, trace=here.trace), second)
 
     def _made(self, here: Site, *mistakes: Mistake) -> KernelFault:
-        return KernelFault(list(mistakes), line=here.place.line, **self.facts)
+        last = mistakes[-1]
+        if self.options.schedule is not None:
+            again = f"`.options(schedule={self.options.schedule})` runs the threads in this order again"
+            last = replace(last, help=f"{last.help}\n  help: {again}" if last.help else again)
+        return KernelFault([*mistakes[:-1], last], line=here.place.line, **self.facts)
 
     # ------------------------------------------------------------------ a check of one thread
     def _failed(self, site: Site) -> KernelFault:
+        self.facts["kind"] = site.kind
         if site.kind == "index":
             return self._index(site)
         if site.kind == "lane":
@@ -113,6 +135,22 @@ class _Teller:
             )
         return self._at(site, what, way_out)
 
+    # ------------------------------------------------------------------ loops
+    def _endless(self, site: Site) -> KernelFault:
+        self.facts["kind"] = "endless"
+        if self.record.kind == abi.DRY:
+            turns = f"{self.options.fuel} turn" + "s" * (self.options.fuel != 1)
+            what = f"a thread ran out of fuel in {self.kernel}\n  {self.thread} has taken {turns} of loops, and is here"
+            return self._at(site, what, "where that is not too many, give it more: `.options(fuel=…)`")
+        what = (
+            f"a loop never ends in {self.kernel}\n  {self.thread} is in it, and for {self.options.timeout_s:g} s no "
+            "thread has returned or got past a barrier"
+        )
+        way_out = "let its condition become false in every thread"
+        if site.kind == "pause":
+            way_out = "another thread has to write what it waits for, and to be alive at the same time"
+        return self._at(site, what, f"{way_out}; where it only takes long: `.options(timeout_s=…)`")
+
     # ------------------------------------------------------------------ threads that wait
     def _site_of(self, thread: int) -> Site:
         return self.program.sites[self.record.word(abi.STATE, thread)]
@@ -135,6 +173,8 @@ class _Teller:
         what += f"\n  {self.thread} waits here; {self.other} went round it and finished"
         name = here.text or "bar_sync"
         way_out = f"every thread of a block has to reach the `{name}()`: take it out of the branch or loop"
+        if here.kind == "barrier":
+            way_out += ", or let threads that have finished count as arrived: `.options(partial_barriers=True)`"
         return self._at(here, what, way_out)
 
     def _short(self) -> KernelFault:

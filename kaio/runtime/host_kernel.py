@@ -9,12 +9,13 @@ import ctypes
 import functools
 import math
 import os
+import random
 import struct
 import sys
 import threading
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
@@ -36,8 +37,10 @@ from kaio.runtime.watch import Watch
 __all__ = ["HostKernel", "Library", "Record", "WorkerPool"]
 
 Dim3 = tuple[int, int, int]
+# Of the context, from SITE on: SITE ... LIVING; CONTROL ... SINCE; ORDERED ... UNIT, a gap; RANDOM, SEED, USED.
+_RUNNING = struct.Struct("@5iPPqqq3iqqi")
 _GEOMETRY = struct.Struct("@9ii")  # BLOCK_DIM, GRID_DIM, BLOCK_IDX, THREADS
-_STOP = 8  # byte offset in the counter: whether workers stop before their next chunk of blocks
+_FOREVER = 1 << 62
 _FAULT = struct.Struct("@4i2q")  # FAULT ... FAULT_SIZE
 _KINDS = {
     "barrier": abi.BARRIER, "whole": abi.WHOLE, "named": abi.NAMED, "cluster": abi.CLUSTER, "grid": abi.GRID,
@@ -103,7 +106,7 @@ class Record:
 
     def __init__(self) -> None:
         self.worker = HostMemory(abi.WORKER.size)
-        self.blocks, self.context, self.words = 1, HostMemory(abi.CONTEXT_NBYTES), HostMemory(_WORDS_NBYTES)
+        self.context, self.words = HostMemory(abi.CONTEXT_NBYTES), HostMemory(_WORDS_NBYTES)
         self.shared, self.frames = HostMemory(0, abi.SHARED_ALIGNMENT), HostMemory(0)
         self.shadow = ShadowOfRecord()
 
@@ -115,11 +118,15 @@ class Record:
             self.shared = HostMemory(blocks * shared_nbytes, abi.SHARED_ALIGNMENT)
         if self.frames.nbytes < blocks * frames_nbytes:
             self.frames = HostMemory(blocks * frames_nbytes)
-        self.blocks = blocks
 
     def faults(self) -> list[FaultRecord]:
         """What went wrong in the blocks that ran last."""
-        return [fault for slot in range(self.blocks) if (fault := self._fault(slot)) is not None]
+        return [fault for slot in range(self.used) if (fault := self._fault(slot)) is not None]
+
+    @property
+    def used(self) -> int:
+        """How many blocks have lived here at a time, in the last launch."""
+        return max(1, int(struct.unpack_from("@i", self.context.view, abi.USED)[0]))
 
     def _fault(self, slot: int) -> FaultRecord | None:
         context = slot * abi.CONTEXT_NBYTES
@@ -187,33 +194,33 @@ class WorkerPool:
         self._process = 0
         self._lock = threading.Lock()
         self._is_closed = False
-        self._launches: dict[int, tuple[str, HostMemory]] = {}
-        self._stopped: KaioError | None = None
+        self._launches: dict[int, tuple[str, HostMemory]] = {}  # by the address of their control block
+        self.stopped: KaioError | None = None
 
     @property
     def running(self) -> list[str]:
         """The kernels that run now, in words."""
         return [f"kernel `{name}`" for name, _ in list(self._launches.values())]
 
-    def begin(self, name: str, counter: HostMemory) -> None:
-        """A launch that shares out its blocks by this counter; KaioError after `stop`."""
-        self._launches[counter.address] = name, counter
+    def begin(self, name: str, control: HostMemory) -> None:
+        """A launch with this control block; KaioError after `stop`."""
+        self._launches[control.address] = name, control
         self.check()
 
-    def end(self, counter: HostMemory) -> None:
+    def end(self, control: HostMemory) -> None:
         """What `begin` noted is over."""
-        self._launches.pop(counter.address, None)
+        self._launches.pop(control.address, None)
 
     def check(self) -> None:
         """Raise KaioError after `stop`."""
-        if self._stopped is not None:
-            raise self._stopped
+        if self.stopped is not None:
+            raise self.stopped
 
     def stop(self) -> None:
-        """Start no more blocks, of launches that run or are to come: they fail. Blocks that run are not disturbed."""
-        self._stopped = KaioError("the launch was stopped, because the process ends", help="wait for it before")
-        for _, counter in list(self._launches.values()):
-            struct.pack_into("@q", counter.view, _STOP, 1)
+        """Start no more blocks, of launches that run or are to come: they fail. Loops of blocks that run are left."""
+        self.stopped = KaioError("the launch was stopped, because the process ends", help="wait for it before")
+        for _, control in list(self._launches.values()):
+            struct.pack_into("@q", control.view, abi.STOP, abi.ENDING)
 
     def close(self) -> None:
         """End the threads once their work is done."""
@@ -277,16 +284,19 @@ def _work(jobs: SimpleQueue[_Job | None]) -> None:
 class HostKernel:
     """A host program, loaded. `run` may be called from several threads at once."""
 
-    def __init__(self, program: HostProgram) -> None:
-        self.program = program
+    def __init__(self, program: HostProgram, most_blocks: Callable[[int, int], int] = lambda *_: 1024) -> None:
+        """`most_blocks` says how many blocks of so many threads and bytes of shared memory live on a GPU at a time."""
+        self.program, self._most_blocks = program, most_blocks
         kinds = [_KINDS.get(site.kind, 0) | site.words << 8 for site in program.sites]
         self._site_kinds = {site.kind for site in program.sites}
+        self._pauses = "pause" in self._site_kinds  # threads may wait for what other blocks do
         has_warps = any(kind & 255 >= abi.PAUSE or kind & 255 == abi.NAMED for kind in kinds)
-        waits = self._waits = 0 if program.frame_nbytes == 0 else 2 if has_warps else 1
-        exported = ["k_start", "k_run"] if waits else ["k_plain"]
+        self._is_coroutine = program.frame_nbytes != 0
+        self._waits = 0 if not self._is_coroutine else 2 if has_warps else 1
+        exported = ["k_start", "k_run"] if self._is_coroutine else ["k_plain"]
         self._library = Library(program.code, [*exported, print_abi.VARIABLE] if program.prints else exported)
-        self._start = self._library.address("k_start" if waits else "k_plain")
-        self._run = self._library.address("k_run") if waits else self._start
+        self._start = self._library.address(exported[0])
+        self._run = self._library.address(exported[-1])
         self._worker, self._scheduler = _scheduler(program.scheduler)
         self._direct = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(self._scheduler.address("kaio_worker"))
         self._decide, self._rules = (0, None) if program.shadow is None else _decider(program.shadow.code)
@@ -323,36 +333,38 @@ class HostKernel:
             return
         if threads > abi.MAX_THREADS:
             raise InternalError(f"a block of {threads} threads was launched; {abi.MAX_THREADS} is the most")
-        group = self._group(grid, cluster)
+        group = self._group(grid, cluster, options)
         watch = self._watch(options, grid, block)
+        is_alone = watch is not None or options.schedule is not None
         if watch is not None:
             options = options._replace(timeout_s=math.inf)  # who looks on takes their time
-        count = 1 if watch is not None else min(workers.count, blocks // max(1, group))
+        count = 1 if is_alone else min(workers.count, blocks // max(1, group))
         coverage = Coverage(self.program, arguments, grid, block) if options.coverage else None
         if coverage is not None:
             watch = watch or Watch(lambda _: False, level=trace_abi.NOTHING)
             watch.cover(coverage.address)
-        records, counter = workers.take(count), HostMemory(64)
+        records, control = workers.take(count), _control(count, options)
         shadow: LaunchShadow | None = None
         try:
-            workers.begin(self.program.name, counter)
+            workers.begin(self.program.name, control)
             packed = HostMemory(max(1, len(arguments)))
             packed.view[: len(arguments)] = arguments
-            for record in records:
-                self._prepare(record, grid, block, packed.address, counter.address, count, shared_nbytes, cluster)
+            shared = self._shared_nbytes(shared_nbytes)
+            launch = _Launch(grid, block, cluster, packed.address, shared, control, count, options)
+            most = self._most_groups(blocks, threads, shared, group)
+            for number, record in enumerate(records):
+                self._prepare(record, launch, number, group, most)
                 self._show(record, watch)
             if self.program.shadow is not None:
                 shadow = LaunchShadow(self.program, self._decide, grid, block, packed.view, count, unwritten)
                 for record in records:
-                    shadow.prepare(record, max(1, group), self._shared_nbytes(shared_nbytes))
+                    shadow.prepare(record, max(1, group) * most, shared)
             workers.run(self._worker, records)
             if watch is not None:
                 watch.end()
-            faults = [(fault, record) for record in records for fault in record.faults()]
+            faults = [(f, record) for record in records for f in record.faults() if f.kind != abi.STOPPED]
             if faults:
-                raise self._error(
-                    *min(faults, key=lambda found: found[0].block), shadow, shared_nbytes, grid, block, arguments
-                )
+                raise self._error(*min(faults, key=_first), shadow, launch, bytes(arguments))
             if shadow is not None:
                 shadow.write_down()
             workers.check()
@@ -362,7 +374,7 @@ class HostKernel:
             if shadow is not None:
                 for record in records:
                     shadow.finish(record)
-            workers.end(counter)
+            workers.end(control)
             workers.give_back(records)
             if self._ring is not None:
                 self._ring.show()
@@ -370,21 +382,23 @@ class HostKernel:
     def is_short(self, grid: Dim3, block: Dim3) -> bool:
         """Whether a launch is over so soon that it is not worth a thread: see `host_short`."""
         statements, program = self.program.straight, self.program
-        is_plain = program.watched is None and not program.prints and not self._site_kinds & {"grid", "cluster"}
-        is_plain = is_plain and program.shadow is None
+        is_plain = program.watched is None and not program.prints and program.shadow is None
+        is_plain = is_plain and not self._site_kinds & {"grid", "cluster", "pause"}
         return is_plain and 0 < statements * math.prod(grid) * math.prod(block) <= MOST_STATEMENTS
 
     def make_short(self, grid: Dim3, block: Dim3, shared_nbytes: int, workers: WorkerPool) -> ShortLaunch:
         """A launch made ready to be run again and again, by one thread at a time and without help."""
-        record, counter = workers.take(1)[0], HostMemory(64)
+        record, control = workers.take(1)[0], _control(1, USUAL)
         packed = HostMemory(max(1, self.program.block.size))
-        self._prepare(record, grid, block, packed.address, counter.address, 1, shared_nbytes, (1, 1, 1))
+        shared = self._shared_nbytes(shared_nbytes)
+        launch = _Launch(grid, block, (1, 1, 1), packed.address, shared, control, 1, USUAL)
+        self._prepare(record, launch, 0, 0, 1)
         self._show(record, None)
 
         def raise_fault() -> None:
             raise fault_error(self.program, record.faults()[0], grid, block)
 
-        return ShortLaunch(self._direct, record, counter, packed, raise_fault, workers.check)
+        return ShortLaunch(self._direct, record, control, packed, raise_fault, workers.check)
 
     @property
     def breaks(self) -> bool:
@@ -402,71 +416,113 @@ class HostKernel:
     def _show(self, record: Record, watch: Watch | None) -> None:
         """Let somebody look on at the blocks of a record."""
         address = 0 if watch is None else watch.begin(self.program.watched)
-        for slot in range(record.blocks):
-            struct.pack_into("@P", record.context.view, slot * abi.CONTEXT_NBYTES + abi.WATCH, address)
+        struct.pack_into("@P", record.context.view, abi.WATCH, address)
 
     def _error(
-        self,
-        fault: FaultRecord,
-        record: Record,
-        shadow: LaunchShadow | None,
-        shared_nbytes: int,
-        grid: Dim3,
-        block: Dim3,
-        arguments: Any,
+        self, fault: FaultRecord, record: Record, shadow: LaunchShadow | None, launch: _Launch, arguments: bytes
     ) -> KaioError:
         if shadow is None or not is_of_shadow(fault):
-            return fault_error(self.program, fault, grid, block, bytes(arguments))
-        places = Places(shadow.buffers, record.shared.address, self._shared_nbytes(shared_nbytes), shadow.dynamic)
-        return shadow_error(self.program, fault, places, grid, block)
+            return fault_error(self.program, fault, launch.grid, launch.block, launch.options, arguments)
+        places = Places(shadow.buffers, record.shared.address, launch.shared_nbytes, shadow.dynamic)
+        return shadow_error(self.program, fault, places, launch.grid, launch.block)
 
-    def _shared_nbytes(self, shared_nbytes: int) -> int:
-        """The shared memory of a block, up to that of the next."""
-        return -(-max(self.program.shared_nbytes, shared_nbytes) // abi.SHARED_ALIGNMENT) * abi.SHARED_ALIGNMENT
-
-    def _group(self, grid: Dim3, cluster: Dim3) -> int:
+    def _group(self, grid: Dim3, cluster: Dim3, options: RunOptions) -> int:
         """How many blocks run together, 0 where each runs by itself."""
         if self.program.waits_for_grid:
             return math.prod(grid)
         together = math.prod(cluster)
-        return together if together > 1 or "cluster" in self._site_kinds else 0
+        if together > 1 or "cluster" in self._site_kinds or self._pauses:
+            return together
+        return 0 if options.schedule is None else 1
 
-    def _prepare(
-        self,
-        record: Record,
-        grid: Dim3,
-        block: Dim3,
-        arguments: int,
-        counter: int,
-        workers: int,
-        shared_nbytes: int,
-        cluster: Dim3,
-    ) -> None:
-        threads, group = math.prod(block), self._group(grid, cluster)
+    def _shared_nbytes(self, given: int) -> int:
+        """The shared memory of a block, from one to the next."""
+        nbytes = max(self.program.shared_nbytes, given)
+        return -(-nbytes // abi.SHARED_ALIGNMENT) * abi.SHARED_ALIGNMENT
+
+    def _most_groups(self, blocks: int, threads: int, shared_nbytes: int, group: int) -> int:
+        """How many groups of blocks may live at a time: several where they may wait for each other."""
+        if not self._pauses:
+            return 1
+        return max(1, min(self._most_blocks(threads, shared_nbytes), blocks) // group)
+
+    def _prepare(self, record: Record, launch: _Launch, number: int, group: int, most: int) -> None:
+        """Make a worker's record ready: its first context, from which the scheduler makes the others."""
+        threads = math.prod(launch.block)
         frames = abi.frame_stride(self.program.frame_nbytes) * threads
-        shared = self._shared_nbytes(shared_nbytes)
-        record.grow(max(1, group), shared, frames)
-        context = record.context.view
-        for slot in range(max(1, group)):
-            at = slot * abi.CONTEXT_NBYTES
-            struct.pack_into(
-                "@5P2q", context, at, arguments, record.shared.address + slot * shared,
-                record.words.address + slot * _WORDS_NBYTES, 0, record.frames.address + slot * frames,
-                self.program.frame_nbytes, 0,
-            )  # fmt: skip
-            _GEOMETRY.pack_into(context, at + abi.BLOCK_DIM, *block, *grid, 0, 0, 0, threads)
-            _FAULT.pack_into(context, at + abi.FAULT, 0, 0, 0, 0, 0, 0)
-            struct.pack_into("@i", context, at + abi.ALONE, workers == 1)
-            struct.pack_into("@i", context, at + abi.SHADOW, 0)
-            struct.pack_into("@4iq", context, at + abi.CLUSTER_DIM, *cluster, 0, shared)
-            struct.pack_into("@P", context, at + abi.LAUNCH, counter)
-        self._pack_worker(record, math.prod(grid) // max(1, group), group, workers, counter)
+        record.grow(max(1, group) * most, launch.shared_nbytes, frames)
+        context, control = record.context.view, launch.control.address
+        progress = control + abi.FIRST_PROGRESS + number * abi.PROGRESS_STRIDE
+        struct.pack_into(
+            "@5P2q", context, 0, launch.arguments, record.shared.address, record.words.address, 0,
+            record.frames.address, self.program.frame_nbytes, 0,
+        )  # fmt: skip
+        _GEOMETRY.pack_into(context, abi.BLOCK_DIM, *launch.block, *launch.grid, 0, 0, 0, threads)
+        _FAULT.pack_into(context, abi.FAULT, 0, 0, 0, 0, 0, 0)
+        struct.pack_into("@i", context, abi.ALONE, launch.workers == 1)
+        struct.pack_into("@i", context, abi.SHADOW, 0)
+        struct.pack_into("@4iq", context, abi.CLUSTER_DIM, *launch.cluster, 0, launch.shared_nbytes)
+        schedule, fuel = launch.options.schedule, launch.options.fuel
+        turns = _FOREVER if fuel is None else fuel + 1  # the one too many is what fails
+        first = min(turns, abi.MOST_TURNS)
+        _RUNNING.pack_into(
+            context, abi.SITE, 0, first, 0, -1, 0, control, progress, turns - first, -1, 0,
+            schedule is not None, launch.options.partial_barriers, 0, 0, _seed_of(schedule), 0,
+        )  # fmt: skip
+        self._pack_worker(record, launch, group, most, progress)
 
-    def _pack_worker(self, record: Record, blocks: int, group: int, workers: int, counter: int) -> None:
+    def _pack_worker(self, record: Record, launch: _Launch, group: int, most: int, progress: int) -> None:
         sites, address = len(self._kinds), record.context.address
-        chunk = max(1, min(1024, blocks // (8 * workers)))
+        blocks, schedule = math.prod(launch.grid) // max(1, group), launch.options.schedule
+        chunk = 1 if most > 1 else max(1, min(1024, blocks // (8 * launch.workers)))
         abi.WORKER.pack_into(
             record.worker.view, 0, address, address, abi.CONTEXT_NBYTES // 4, address, abi.CONTEXT_NBYTES // 8,
             record.words.address, abi.WORD_COUNT, abi.WORD_STRIDE, ctypes.addressof(self._kinds), sites,
-            ctypes.addressof(self._reach), sites, self._start, self._run, self._waits, blocks, group, chunk, counter, 2,
+            ctypes.addressof(self._reach), sites, self._start, self._run,
+            self._waits if schedule is None or not self._is_coroutine else 2, blocks, group, most, chunk,
+            *_order_of(schedule, blocks), launch.control.address, launch.control.nbytes // 8, progress, 1,
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """One launch, as its workers' records tell it: addresses of the argument block and of the control block."""
+
+    grid: Dim3
+    block: Dim3
+    cluster: Dim3
+    arguments: int
+    shared_nbytes: int
+    control: HostMemory
+    workers: int
+    options: RunOptions
+
+
+def _control(workers: int, options: RunOptions) -> HostMemory:
+    """The control block of a launch."""
+    control = HostMemory(abi.FIRST_PROGRESS + workers * abi.PROGRESS_STRIDE)
+    timeout_ns = _FOREVER if options.timeout_s > 1e9 else int(options.timeout_s * 1e9)
+    struct.pack_into("@2q", control.view, abi.TIMEOUT_NS, timeout_ns, workers)
+    return control
+
+
+def _first(found: tuple[FaultRecord, Record]) -> tuple[bool, int]:
+    """Which fault comes first: that of the lowest block. A block that waits in vain may wait for one that failed."""
+    fault, _ = found
+    return fault.kind == abi.ENDLESS, fault.block
+
+
+def _seed_of(schedule: int | None) -> int:
+    """A seed as a number of 64 bits."""
+    return (schedule or 0) * 0x9E3779B97F4A7C15 % (1 << 63)
+
+
+def _order_of(schedule: int | None, blocks: int) -> tuple[int, int]:
+    """Two numbers `a` and `b`: the groups of blocks begin in the order of ``(a * number + b) % blocks``."""
+    if schedule is None or blocks >= 1 << 31:
+        return 1, 0
+    chosen = random.Random(schedule)
+    stride = chosen.randrange(1, blocks + 1)
+    while math.gcd(stride, blocks) != 1:
+        stride = chosen.randrange(1, blocks + 1)
+    return stride, chosen.randrange(blocks)

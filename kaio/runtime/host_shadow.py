@@ -30,7 +30,6 @@ Dim3 = tuple[int, int, int]
 _MOST_THREADS = 2**31
 _LATE = 2**30  # a time from which on a worker begins anew
 _LOCKS = 1024
-_WORDS_NBYTES = 4 * host_abi.WORD_COUNT * host_abi.WORD_STRIDE
 _U64 = (1 << 64) - 1
 
 
@@ -156,7 +155,7 @@ class LaunchShadow:
 
     # -------------------------------------------------------------- workers
     def prepare(self, record: Record, slots: int, shared_nbytes: int) -> None:
-        """Say to the contexts of a worker's blocks where everything is, and what time it is."""
+        """Say to the first context of a worker where everything is, and what time it is; the others are made of it."""
         shift = self._shadow.granule.bit_length() - 1
         own = record.shadow
         own.make_room((slots * shared_nbytes >> shift) * abi.CELL_NBYTES)
@@ -164,22 +163,20 @@ class LaunchShadow:
             own.cells, own.now = HostMemory(own.cells.nbytes), 0
             ctypes.memset(record.words.address, 0, record.words.nbytes)
         cells = own.cells.address - (record.shared.address >> shift) * abi.CELL_NBYTES
-        for slot in range(slots):
-            at, words = slot * host_abi.CONTEXT_NBYTES, record.words.address + slot * _WORDS_NBYTES
-            context, address = record.context.view, record.context.address + at
-            struct.pack_into("@4i", context, at + abi.SHADOWED, 1, 0, own.now, 0)
-            struct.pack_into("@i", context, at + abi.UNSETTLED, 0)
-            struct.pack_into("@3Q", context, at + abi.DECIDE, self._decide, cells & _U64, self._table.address)
-            abi.DECIDER.pack_into(
-                context, at + abi.QUESTION, 0, 0, 0, 0, 0, address, host_abi.CONTEXT_NBYTES // 4, address,
-                host_abi.CONTEXT_NBYTES // 8, words, host_abi.WORD_COUNT, host_abi.WORD_STRIDE, self._locks.address,
-                self._locks.nbytes // 4,
-            )  # fmt: skip
+        context, address = record.context.view, record.context.address
+        struct.pack_into("@4i", context, abi.SHADOWED, 1, 0, own.now, 0)
+        struct.pack_into("@i", context, abi.UNSETTLED, 0)
+        struct.pack_into("@3Q", context, abi.DECIDE, self._decide, cells & _U64, self._table.address)
+        abi.DECIDER.pack_into(
+            context, abi.QUESTION, 0, 0, 0, 0, 0, address, host_abi.CONTEXT_NBYTES // 4, address,
+            host_abi.CONTEXT_NBYTES // 8, record.words.address, host_abi.WORD_COUNT, host_abi.WORD_STRIDE,
+            self._locks.address, self._locks.nbytes // 4,
+        )  # fmt: skip
 
     def finish(self, record: Record) -> None:
         """Remember how late it has become for a worker."""
         words = np.frombuffer(record.words.view, np.int32).reshape(-1, host_abi.WORD_COUNT, host_abi.WORD_STRIDE)
-        record.shadow.now = max(record.shadow.now, int(words[:, abi.CLOCK].max()))
+        record.shadow.now = max(record.shadow.now, int(words[: record.used, abi.CLOCK].max()))
 
 
 def _buffers(program: HostProgram, arguments: Any) -> Iterator[Buffer]:

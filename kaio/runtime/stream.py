@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kaio.runtime.device import Device
     from kaio.runtime.watch import Watch
 
-__all__ = ["USUAL", "Loaded", "PreparedLaunch", "RunOptions", "Stream", "Together", "Uses", "read_priority"]
+__all__ = ["USUAL", "Dims", "Loaded", "PreparedLaunch", "RunOptions", "Stream", "Together", "Uses", "read_priority"]
 
 Uses = Sequence[tuple["GpuBuffer[Any]", Access]]
 Dims = tuple[int, int, int]

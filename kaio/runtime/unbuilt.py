@@ -8,12 +8,7 @@ __all__ = ["refuse_unbuilt"]
 
 __tracebackhide__ = is_message
 
-_UNBUILT: dict[str, str] = {
-    "schedule": "leave it out: threads go on in the order of their numbers",
-    "fuel": "leave it out",
-    "timeout_s": "leave it out, and wait with a time limit: `done.wait(timeout_s=…)`",
-    "partial_barriers": "leave it out, and let every thread of a block reach its barriers",
-}
+_UNBUILT: dict[str, str] = {}
 
 
 def refuse_unbuilt(option: str, shown: str) -> None:

@@ -21,6 +21,7 @@ from kaio.dsl.compiler.pipeline import CompileOptions, read
 from kaio.errors import KernelFault
 from kaio.program import Build, HostProgram
 from kaio.runtime.host_kernel import HostKernel, WorkerPool
+from kaio.runtime.stream import USUAL, RunOptions
 
 Shape = int | tuple[int, ...]
 
@@ -38,19 +39,22 @@ class Compiled:
         self.module, self.program = module, program
         self.kernel = HostKernel(program)
 
-    def __call__(self, grid: Shape, block: Shape, *args: Any, workers: int = 1) -> None:
+    def __call__(
+        self, grid: Shape, block: Shape, *args: Any, workers: int = 1, options: RunOptions = USUAL, cluster: Shape = 1
+    ) -> None:
         values: list[Any] = []
         for argument, value in zip(self.program.arguments, args, strict=True):
             if argument.is_buffer:
                 values += [value.ctypes.data, *value.shape]
             else:
                 values.append(argument.dtype(value).item())
-        self.kernel.run(_three(grid), _three(block), self.program.block.pack(*values), pool(workers))
+        packed = self.program.block.pack(*values)
+        self.kernel.run(_three(grid), _three(block), packed, pool(workers), 0, _three(cluster), options)
 
-    def fault(self, grid: Shape, block: Shape, *args: Any, workers: int = 1) -> str | None:
+    def fault(self, grid: Shape, block: Shape, *args: Any, **how: Any) -> str | None:
         """The message of the fault, None where there is none."""
         try:
-            self(grid, block, *args, workers=workers)
+            self(grid, block, *args, **how)
         except KernelFault as fault:
             return str(fault)
         return None
@@ -62,15 +66,15 @@ def compiled(
     check: bool = True,
     index_bits: Literal[32, 64] = 32,
     contract: bool = True,
+    stepped: bool = False,
     **consts: Any,
 ) -> Compiled:
     """A kernel function compiled for this machine."""
     front = read(function)
     specialisation = front.signature.specialise(consts, {}, index_bits)
     typed = Middle(front, specialisation).typed
-    module = emitter.emit_host(
-        typed, build=Build("bounds" if check else "off"), contract=CompileOptions(contract=contract).contract
-    )
+    build = Build("bounds" if check else "off", stepped=stepped)
+    module = emitter.emit_host(typed, build=build, contract=CompileOptions(contract=contract).contract)
     return Compiled(module, link_host(module, front.signature.name, specialisation.arguments, index_bits))
 
 

@@ -228,7 +228,8 @@ def test_a_thread_that_goes_round_a_barrier_is_reported() -> None:
         "not all threads of a block reach a barrier in kernel `goes_round`\n"
         "  thread (0, 0, 0) of block (0, 0, 0) waits here; thread (7, 0, 0) went round it and finished\n"
         f"{_place(goes_round, 2, 'kaio.bar_sync()')}\n"
-        "  help: every thread of a block has to reach the `bar_sync()`: take it out of the branch or loop"
+        "  help: every thread of a block has to reach the `bar_sync()`: take it out of the branch or loop, "
+        "or let threads that have finished count as arrived: `.options(partial_barriers=True)`"
     )
     assert compiled(goes_round).fault(2, 32, 32) is None
     assert compiled(goes_round).fault(2, 32, 0) is None

@@ -75,8 +75,17 @@ def _stays(scope: Scope, test: ast.expr) -> bool:
 
 
 def _is_plain_load(scope: Scope, node: ast.Call) -> bool:
-    """Whether it is `kaio.load`, not a volatile one."""
-    return _kaio(scope, node.func) == "load" and not any(k.arg in ("volatile", None) for k in node.keywords)
+    """Whether it is `kaio.load`, and surely one that may be made once for all: neither volatile nor past the caches."""
+    return _kaio(scope, node.func) == "load" and all(_is_plain_hint(keyword) for keyword in node.keywords)
+
+
+def _is_plain_hint(keyword: ast.keyword) -> bool:
+    value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+    if keyword.arg == "volatile":
+        return value is False
+    return keyword.arg in ("buffer", "index", "dtype") or (
+        keyword.arg == "cache" and value is not None and value != "cv"
+    )
 
 
 def _is_pure(scope: Scope, func: ast.expr) -> bool:

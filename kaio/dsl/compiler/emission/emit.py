@@ -19,7 +19,7 @@ from kaio.dsl.compiler.emission.access import access_to
 from kaio.dsl.compiler.emission.declared import call
 from kaio.dsl.compiler.emission.frame import Frame, join
 from kaio.dsl.compiler.emission.leaves import rebuild, undefined
-from kaio.dsl.compiler.emission.loops import Turn
+from kaio.dsl.compiler.emission.loops import RangeValue, Turn
 from kaio.dsl.compiler.emission.target import Target
 from kaio.dsl.compiler.own import is_own
 from kaio.dsl.intrinsic import Intrinsic, Namespace
@@ -206,6 +206,7 @@ class Emitter:
 
     def _terminator(self, frame: Frame, block: ir.Block) -> None:
         terminator = block.terminator
+        self._go_round(frame, block)
         frame.ends[block.label] = self.b.block
         match terminator:
             case ir.Jump(target=label):
@@ -220,6 +221,15 @@ class Emitter:
                 frame.on_return(value)
             case ir.Fail(text=text):
                 self.target.fail(self, text)
+
+    def _go_round(self, frame: Frame, block: ir.Block) -> None:
+        """Tell the target where a loop goes back to its head, of which it is not known how often it does."""
+        for label in block.targets():
+            if frame.order[label] <= frame.order[block.label]:
+                loop = frame.nest[label]
+                if loop.iterator is None:
+                    place = self.place if self.is_inside_own else frame.place_of(label, block.label)
+                    self.target.go_round(self, place, loop)
 
     def _go(self, frame: Frame, at: int, label: int) -> None:
         frame.edges.add((at, label))
@@ -289,7 +299,7 @@ class Emitter:
             case ir.Item(value=name, position=position):
                 return values[name][position]
             case ir.Iterate(value=name):
-                return loops.positions(self, type_, types[name], values[name])
+                return self._iterate(frame, assign.target, loops.positions(self, type_, types[name], values[name]))
             case ir.StepValue(step=name):
                 return loops.value(self, types[name], values[name])
             case ir.StepFlag(step=name):
@@ -440,6 +450,17 @@ class Emitter:
         if type_.range.unroll:
             frame.unroll[label] = type_.range.unroll
         return turn
+
+    def _iterate(self, frame: Frame, iterator: str, span: RangeValue) -> RangeValue:
+        """Tell the target how many turns a loop has that begins here, where that is known."""
+        place = frame.counted.get(iterator)
+        if place is not None:
+            type_ = frame.typed.types[iterator]
+            assert isinstance(type_, IteratorType)
+            place = self.place if self.is_inside_own else place
+            is_inner = any(around.is_in_loop for around in self.frames)
+            self.target.begin_loop(self, place, is_inner, lambda: loops.turns(self, type_.range, span))
+        return span
 
 
 def _constant_truth(condition: llvmlite_ir.Value) -> bool | None:

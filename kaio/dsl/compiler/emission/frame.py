@@ -16,8 +16,10 @@ from kaio.dsl.compiler.emission.leaves import leaf_types, leaves, rebuild, undef
 from kaio.dsl.compiler.emission.loops import Turn
 from kaio.dsl.compiler.emission.parts_read import PartsRead
 from kaio.dsl.compiler.infer.origins import Origins
+from kaio.dsl.compiler.loop_nest import Loop, loops_of, place_of
 from kaio.dsl.compiler.own import is_own
 from kaio.dsl.values import Type
+from kaio.errors import Place
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
@@ -33,6 +35,7 @@ class Frame:
     edges: the ways from block to block that were emitted
     unroll: the turns at a time of loops for which the source says it, by the label of their head
     heads: the blocks that a loop goes back to
+    at: the label of the block that is being walked
     """
 
     typed: ir.Typed
@@ -46,6 +49,7 @@ class Frame:
     loops: list[tuple[int, Turn]] = field(default_factory=list)
     unroll: dict[int, int] = field(default_factory=dict)
     phis: list[tuple[int, ir.Assign, list[llvm.PhiInstr]]] = field(default_factory=list)
+    at: int = -1
 
     def __post_init__(self) -> None:
         self.blocks: Mapping[int, ir.Block] = {block.label: block for block in self.typed.function.blocks}
@@ -53,6 +57,27 @@ class Frame:
         self.order = order = {label: position for position, label in enumerate(self.blocks)}
         self.heads = {to for at, block in self.blocks.items() for to in block.targets() if order[to] <= order[at]}
         self.is_own = is_own(self.typed.function.source.filename)
+
+    @cached_property
+    def nest(self) -> Mapping[int, Loop]:
+        """The loops, by the label of their head."""
+        return loops_of(self.typed) if self.heads else {}
+
+    @property
+    def is_in_loop(self) -> bool:
+        """Whether the block that is being walked is one of a loop."""
+        return any(self.at in loop.body for loop in self.nest.values())
+
+    @cached_property
+    def counted(self) -> Mapping[str, Place]:
+        """The iterators of the loops whose turns are counted before they begin, and where those loops stand."""
+        return {loop.iterator: self.place_of(head, None) for head, loop in self.nest.items() if loop.iterator}
+
+    def place_of(self, head: int, at: int | None) -> Place:
+        """Where the loop with this head stands, to which block `at` goes back."""
+        first = self.blocks[head].body[0] if self.blocks[head].body else self.blocks[head].terminator
+        last = first.place if at is None else self.blocks[at].terminator.place
+        return place_of(self.typed.function.source, first.place, last)
 
     @cached_property
     def reads(self) -> frozenset[str]:

@@ -16,7 +16,7 @@ from kaio.dtypes import DType
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
 
-__all__ = ["RangeValue", "Turn", "make_range", "only_turn", "positions", "turn", "value"]
+__all__ = ["RangeValue", "Turn", "make_range", "only_turn", "positions", "turn", "turns", "value"]
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,21 @@ def only_turn(e: Emitter, type_: RangeType, span: RangeValue) -> Turn:
     up = (type_.step or 1) > 0
     more = _before(e, type_.dtype, span.start, span.stop, up) if span.first is None else span.first
     return Turn(span.start, more, [], span.items)
+
+
+def turns(e: Emitter, type_: RangeType, span: RangeValue) -> Any:
+    """How many turns a loop over a range by a literal step has: an int where that is known, else an unsigned value."""
+    assert type_.step is not None
+    start, stop = (getattr(v, "constant", None) for v in (span.start, span.stop))
+    if isinstance(start, int) and isinstance(stop, int):
+        return len(range(start, stop, type_.step))
+    none = constant(type_.dtype, 0)
+    if span.first is None:
+        up = type_.step > 0
+        many = e.b.sub(span.stop, span.start) if up else e.b.sub(span.start, span.stop)
+        return e.b.select(_before(e, type_.dtype, span.start, span.stop, up), many, none)
+    one = constant(type_.dtype, 1)
+    return e.b.select(span.first, e.b.add(e.b.udiv(e.b.sub(span.left, one), span.size), one), none)
 
 
 def _is_plain(type_: RangeType, start: Any, stop: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -10,11 +10,13 @@ from llvmlite import ir as llvmlite_ir
 
 from kaio.dsl.compiler.emission.access import Access
 from kaio.dsl.compiler.emission.notes import Notes
+from kaio.errors import Place
 from kaio.print_abi import Line
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.host.host_exchange import Peers
+    from kaio.dsl.compiler.loop_nest import Loop
     from kaio.dsl.values import ArrayType
 
 __all__ = ["ArrayValue", "Axis", "BufferValue", "Target"]
@@ -108,6 +110,17 @@ class Target(Protocol):
 
     def unroll(self, e: Emitter, branch: llvmlite_ir.Instruction, count: int) -> None:
         """The branch back to the head of a loop of which so many turns are to be done at a time."""
+
+    def go_round(self, e: Emitter, place: Place, loop: Loop) -> None:
+        """The loop at `place` goes back to its head here."""
+
+    def begin_loop(
+        self, e: Emitter, place: Place, is_inner: bool, turns: Callable[[], llvmlite_ir.Value | int]
+    ) -> None:
+        """A loop begins that says how many turns it has, unsigned, and for which there will be no `go_round`.
+
+        `is_inner`: it is inside of another.
+        """
 
     def suspend(self, e: Emitter, kind: str, text: str = "", words: int = 0) -> None:
         """Let the other threads run until they are all here (host rules only)."""

@@ -92,7 +92,7 @@ def emit_host(typed: ir.Typed, *, build: Build, contract: bool = True) -> HostMo
 def _emit_waiting(body: Body) -> HostModule:
     """A kernel in which threads wait for others."""
     build = body.build
-    can_split = build.check != "full" and not build.stepped and body.watching is None
+    can_split = build.check != "full" and not build.stepped and body.watching is None and not body.spins
     if can_split:
         fast = _split(body, Prover())
         if fast is not None:
@@ -185,7 +185,7 @@ class _PlainTarget:
     def _nothing(self, *_: Any) -> None:
         """Unchecked, unproved, unplaced."""
 
-    locate = check_index = check = decide = note_range = alone = touch = _nothing
+    locate = check_index = check = decide = note_range = alone = touch = go_round = begin_loop = _nothing
 
     def store(self, e: Emitter, value: llvm.Value, pointer: llvm.Value, access: Access) -> None:
         """A plain store."""

@@ -25,6 +25,7 @@ from kaio.dsl.compiler.host.host_notes import HostNotes
 from kaio.dsl.compiler.host.host_threads import Thread
 from kaio.dsl.compiler.host.prove import Prover
 from kaio.dsl.compiler.host.shadow import Shadow
+from kaio.dsl.compiler.loop_nest import may_spin
 from kaio.dsl.intrinsic import Intrinsic
 from kaio.dsl.values import ArrayType
 from kaio.dtypes import DType, i32
@@ -51,7 +52,9 @@ class Body(Thread):
         prover: Prover | None = None,
         constants: ConstantArrays | None = None,
     ) -> None:
-        super().__init__(module, name, sites, Inputs(typed), waits=_waits(typed), build=build)
+        spins = may_spin(typed)
+        waits = build.stepped or spins or _waits(typed)
+        super().__init__(module, name, sites, Inputs(typed), waits=waits, build=build, spins=spins)
         self.typed, self.contract, self.prover = typed, contract, prover
         self.constants = constants or ConstantArrays(module)
         self.shared_arrays: list[PlacedArray] = []
@@ -143,9 +146,9 @@ class Body(Thread):
         return e.b.bitcast(slot, element.as_pointer())
 
     def load(self, e: Emitter, pointer: llvm.Value, access: Access) -> llvm.Value:
-        """Hints to the caches mean nothing here; a volatile load is one that is made each time, and whole."""
+        """Hints to the caches mean nothing here; a volatile load is made each time, and whole, and so is ``cv``."""
         self.touch(e, pointer, access)
-        if access.how == "volatile":
+        if access.how in ("volatile", "cv") and not isinstance(pointer.type.pointee, llvm.Aggregate | llvm.VectorType):
             return e.b.load_atomic(pointer, "monotonic", _natural(pointer))
         return e.b.load(pointer, align=alignment(e, pointer.type.pointee))
 

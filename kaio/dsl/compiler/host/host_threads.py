@@ -6,7 +6,7 @@ the lanes of a warp, faults, and leaving.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from llvmlite import ir as llvm
@@ -30,13 +30,18 @@ from kaio.dsl.compiler.host.host_context import (
     frame_of,
 )  # fmt: skip
 from kaio.dsl.compiler.host.host_exchange import Peers, own_word
+from kaio.dsl.compiler.host.host_turns import Turns, note_progress
 from kaio.errors import InternalError, Place
 from kaio.program import Build, Site
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
+    from kaio.dsl.compiler.loop_nest import Loop
 
 __all__ = ["Thread"]
+
+
+_FEW = 64  # turns of a loop in another that are not worth the counting
 
 
 class _Token(llvm.Type):
@@ -56,16 +61,28 @@ _NONE = llvm.FormattedConstant(_Token(), "none")
 
 
 class Thread(Checks):
-    """The function of one thread."""
+    """The function of one thread.
+
+    waits: whether it may wait for others, and is a coroutine; a `stepped` build is one always
+    spins: whether a loop in it may wait for what another thread writes
+    """
 
     name: Literal["host"] = "host"
 
     def __init__(
-        self, module: llvm.Module, name: str, sites: Sites, inputs: Inputs, *, waits: bool, build: Build
+        self,
+        module: llvm.Module,
+        name: str,
+        sites: Sites,
+        inputs: Inputs,
+        *,
+        waits: bool,
+        build: Build,
+        spins: bool = False,
     ) -> None:
         self.module, self.function_name, self.sites, self.inputs = module, name, sites, inputs
-        self.waits, self.build, self.checks = waits, build, build.check != "off"
-        self.shared_nbytes = 0
+        self.waits, self.spins, self.build, self.checks = waits, spins, build, build.check != "off"
+        self.turns, self.shared_nbytes = Turns(self), 0
         self.registers: dict[str, llvm.Value] = {}
         self._exit_blocks: dict[str, int] = {}
         self._wait_blocks: dict[str, int] = {}
@@ -143,9 +160,27 @@ class Thread(Checks):
             e.b.store(I32(abi.FAULTED), self._word(e.b, abi.STATE))
         e.b.branch(self._leave)
 
+    # -------------------------------------------------------------- loops
+    def go_round(self, e: Emitter, place: Place, loop: Loop) -> None:
+        """A turn is counted; a loop that spins lets the others go on."""
+        self.turns.go_round(e, Site("pause" if loop.spins else "loop", place, e.trace, "loop"), loop.spins)
+
+    def begin_loop(self, e: Emitter, place: Place, is_inner: bool, turns: Callable[[], llvm.Value | int]) -> None:
+        """All turns are counted at once, of a loop in another, and where fuel may be short.
+
+        Else it ends in a while, and LLVM may make vectors of several threads.
+        """
+        if not (is_inner or self.build.stepped):
+            return
+        many = turns()
+        if not isinstance(many, int) or many > _FEW or self.build.stepped:
+            self.turns.take(e, Site("loop", place, e.trace, "loop"), I64(many) if isinstance(many, int) else many)
+
     # -------------------------------------------------------------- leaving and waiting
     def leave(self, e: Emitter) -> None:
         """The kernel returns; the scheduler learns through which exit."""
+        if self.spins:
+            note_progress(e.b, self.context)
         if self.waits:
             number = self.exit_of(e.place)
             e.b.store(I32(-1 - number), self._word(e.b, abi.STATE))
@@ -158,7 +193,13 @@ class Thread(Checks):
 
     def suspend(self, e: Emitter, kind: str, text: str = "", words: int = 0) -> None:
         """Wait here until the scheduler resumes this thread; `kind`, `text` and `words` are those of a `Site`."""
-        number = self.sites.number(Site(kind, e.place, e.trace, text, words=words))
+        if self.spins and kind != "pause":
+            note_progress(e.b, self.context)
+        self.wait_at(e, Site(kind, e.place, e.trace, text, words=words))
+
+    def wait_at(self, e: Emitter, site: Site) -> None:
+        """Wait at a site."""
+        number = self.sites.number(site)
         e.b.store(I32(number), self._word(e.b, abi.STATE))
         state = e.call("llvm.coro.suspend", I8, [_NONE, I1(0)])
         resumed = e.block("resumed")

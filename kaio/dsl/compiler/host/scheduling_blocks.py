@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from kaio import host_abi as abi
+from kaio.dsl.compiler.host.scheduling_order import let_run, order_warps
 from kaio.dsl.compiler.host.scheduling_steps import native
 from kaio.dsl.compiler.host.scheduling_warps import report, report_stuck, run_warp
 from kaio.dsl.compiler.host.shadow_clocks import pass_barrier
 from kaio.dtypes import i32, i64
 
-__all__ = ["run_block", "run_warps"]
+__all__ = ["run_block"]
 
 # Positions in the block context, counted in i32.
 _THREADS, _FAULT, _FAULT_INDEX, _FAULT_SIZE = (
@@ -19,19 +20,31 @@ _THREADS, _FAULT, _FAULT_INDEX, _FAULT_SIZE = (
 )  # fmt: skip
 _COUNT, _ARRIVED = abi.COUNT // 4, abi.ARRIVED // 4
 _NAMED_COUNT, _NAMED_TURN, _NAMED_THREADS = abi.NAMED_COUNT // 4, abi.NAMED_TURN // 4, abi.NAMED_THREADS // 4
-_STATE, _GIVEN = abi.STATE, abi.GIVEN
+_ORDERED, _PARTIAL = abi.ORDERED // 4, abi.PARTIAL // 4
+_STATE, _GIVEN, _WARP_ORDER = abi.STATE, abi.GIVEN, abi.WARP_ORDER
+_STOP, _ENDING = abi.STOP // 8, abi.ENDING
 _WHOLE, _NAMED, _CLUSTER, _PAUSE, _WARP = abi.WHOLE, abi.NAMED, abi.CLUSTER, abi.PAUSE, abi.WARP
 _DIVERGED, _WENT_ROUND, _SHORT = abi.DIVERGED, abi.WENT_ROUND, abi.SHORT
 
 
-def run_block(context, c, words, kinds, reach, step, run, state):
-    """Run a block whose threads wait at barriers of the whole block: `step` those in `state`, then `run`.
+def run_block(context, c, words, kinds, reach, step, run, waits, state, control, progress):
+    """Run one block until it waits for others, at the site that is given, or all of its threads have returned: 0.
 
-    Gives the place where all wait for other blocks; 0 where all have returned, or something is wrong.
+    `step` those in `state`, then `run`. It is 0, too, where something is wrong.
     """
+    if waits == 0:
+        native(run, context, 0, 0, 0)
+        return 0
+    if waits == 1:
+        return run_threads(context, c, words, kinds, reach, step, run, state, control, progress)
+    return run_warps(context, c, words, kinds, reach, step, run, state, control, progress)
+
+
+def run_threads(context, c, words, kinds, reach, step, run, state, control, progress):
+    """Run a block whose threads wait at barriers of the whole block, and for nothing else."""
     threads = c[_THREADS]
     native(step, context, 0, threads, state)
-    while c[_FAULT] == 0:
+    while c[_FAULT] == 0 and control[_STOP] < _ENDING:
         state = common_state(words, threads)
         if state == 0:
             state = meeting_point(c, words, kinds, reach, threads)
@@ -42,25 +55,32 @@ def run_block(context, c, words, kinds, reach, step, run, state):
                 return state
             count(c, words, threads)
         pass_barrier(c, words)
+        progress[0] += 1
         native(run, context, 0, threads, state)
     return 0
 
 
-def run_warps(context, c, words, kinds, reach, step, run, state):
+def run_warps(context, c, words, kinds, reach, step, run, state, control, progress):
     """The same of a block whose threads also wait for others of their warp, or for some warps of the block, or pause.
 
-    The place may be one where threads pause: then blocks that wait for each other have their turn.
+    The place may be one where threads pause: then other blocks have their turn, before all who pause here go on.
     """
     threads = c[_THREADS]
     if state == 0:
         for name in range(16):
             c[_NAMED_COUNT + name] = 0
             c[_NAMED_TURN + name] = 0
-    while True:
-        for first in range(0, threads, 32):
+    elif kinds[state] & 255 == _PAUSE:
+        wake(words, kinds, threads)
+        state = 0
+    while control[_STOP] < _ENDING:
+        if c[_ORDERED] != 0:
+            order_warps(c, words, threads)
+        for warp in range((threads + 31) // 32):
+            first = 32 * (warp if c[_ORDERED] == 0 else words[_WARP_ORDER, warp])
             stop = min(first + 32, threads)
-            native(step, context, first, stop, state)
-            run_warp(context, c, words, kinds, run, first, stop)
+            let_run(step, context, c, words, first, stop, state)
+            run_warp(context, c, words, kinds, run, first, stop, progress)
             if c[_FAULT] != 0:
                 return 0
         step, state = run, common_state(words, threads)
@@ -68,6 +88,7 @@ def run_warps(context, c, words, kinds, reach, step, run, state):
             return 0
         if state == 0 or kinds[state] & 255 > _WHOLE:
             if release(c, words, kinds, threads) != 0:
+                progress[0] += 1
                 state = 0
                 continue
             paused = pause(words, kinds, threads)
@@ -81,6 +102,8 @@ def run_warps(context, c, words, kinds, reach, step, run, state):
                 return state
             count(c, words, threads)
         pass_barrier(c, words)
+        progress[0] += 1
+    return 0
 
 
 def common_state(words, threads):
@@ -124,6 +147,14 @@ def pause(words, kinds, threads):
     return 0
 
 
+def wake(words, kinds, threads):
+    """Let all go on who pause."""
+    for thread in range(threads):
+        state = words[_STATE, thread]
+        if state > 0 and kinds[max(state, 0)] & 255 == _PAUSE:
+            words[_STATE, thread] = 0
+
+
 def meeting_point(c, words, kinds, reach, threads):
     """The place that the threads wait at while some have returned; 0 where none waits, or they cannot go on."""
     leader = -1
@@ -149,7 +180,7 @@ def meeting_point(c, words, kinds, reach, threads):
     for thread in range(threads):
         other = words[_STATE, thread]
         # An early return is fine. A thread that left where everyone passes who was at the barrier has gone round it.
-        if other < 0 and (all_must_come or reach[state] == i64(1) << (-1 - other)):
+        if other < 0 and (all_must_come or (c[_PARTIAL] == 0 and reach[state] == i64(1) << (-1 - other))):
             return report(c, _WENT_ROUND, leader, thread)
     return state
 

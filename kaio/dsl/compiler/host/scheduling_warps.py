@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from kaio import host_abi as abi
-from kaio.dsl.compiler.host.scheduling_steps import lanes_at, native, take_row
+from kaio.dsl.compiler.host.scheduling_order import let_run
+from kaio.dsl.compiler.host.scheduling_steps import lanes_at, take_row
 from kaio.dsl.compiler.host.shadow_clocks import pass_warp
 from kaio.dtypes import i32, u32
 
@@ -19,7 +20,7 @@ _STATE, _MASK, _STUCK = abi.STATE, abi.MASK, abi.STUCK
 _WARP, _WARP_SYNC, _WARP_SYNC_ALL, _WARP_ANY = abi.WARP, abi.WARP_SYNC, abi.WARP_SYNC_ALL, abi.WARP_ANY
 
 
-def run_warp(context, c, words, kinds, run, first, stop):
+def run_warp(context, c, words, kinds, run, first, stop, progress):
     """Complete the operations of one warp until none can be completed."""
     every = u32(0xFFFFFFFF) >> (32 - (stop - first))
     while c[_FAULT] == 0:
@@ -33,9 +34,10 @@ def run_warp(context, c, words, kinds, run, first, stop):
             whole = u32(mask) & lanes_at(words, _MASK, first, mask) & every == every
         if whole:
             take(c, words, site, first, every)
-            native(run, context, first, stop, state)
+            let_run(run, context, c, words, first, stop, state)
         elif run_some(context, c, words, kinds, run, first, stop) == 0:
             return
+        progress[0] += 1
 
 
 def is_masked(site):
@@ -55,7 +57,7 @@ def run_some(context, c, words, kinds, run, first, stop):
     for lane in range(stop - first):
         if (members >> lane) & 1 != 0:
             words[_STATE, first + lane] = 0
-    native(run, context, first, stop, 0)
+    let_run(run, context, c, words, first, stop, 0)
     return 1
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,10 +19,12 @@ from kaio.dsl.compiler.host.host_body import Body
 from kaio.dsl.compiler.host.host_context import I8, I32, I64
 from kaio.dsl.compiler.host.host_exchange import ROW_NBYTES, Peers
 from kaio.dsl.compiler.host.prove import Prover
+from kaio.errors import Place
 from kaio.program import Build, Site
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
+    from kaio.dsl.compiler.loop_nest import Loop
 
 __all__ = ["SplitBody"]
 
@@ -87,6 +89,14 @@ class SplitBody(Body):
         """Note where a thread ends."""
         self.fault_blocks.append(e.b.block)
         super().fault(e, site, index, size)
+
+    def go_round(self, e: Emitter, place: Place, loop: Loop) -> None:
+        """Only a thread by itself counts the turns of a loop that may never end. At a barrier is progress."""
+        if not (loop.waits or loop.is_bounded):
+            raise Refused("a loop may never end")
+
+    def begin_loop(self, e: Emitter, place: Place, is_inner: bool, turns: Callable[[], llvm.Value | int]) -> None:
+        """It ends in a while."""
 
     def suspend(self, e: Emitter, kind: str, text: str = "", words: int = 0) -> None:
         """Note where all threads wait."""

@@ -1,0 +1,208 @@
+"""Loops that never end: stopped, and told with their line and a thread that is in one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kaio
+from kaio import InOut, KernelFault, Out, i32, i64
+from kaio.runtime.stream import RunOptions
+from tests.dsl.compiler.host import Compiled, compiled
+
+SOON = RunOptions(timeout_s=0.05)
+
+
+def counts_to_nothing(out: Out[i32], wrong: i32):
+    i = kaio.grid(1)
+    n = i
+    while i == wrong:
+        n = (n + 1) & 1023
+    out[i] = n
+
+
+def skips_its_step(out: Out[i32]):
+    i = kaio.grid(1)
+    n = 0
+    while True:
+        if n == 3:
+            continue
+        if n > 7:
+            break
+        n += 1
+    out[i] = n
+
+
+def halve(n):
+    while n != 1:
+        n = n // 2
+    return n
+
+
+def calls(out: Out[i32]):
+    out[kaio.grid(1)] = halve(kaio.grid(1))
+
+
+def counts_far(out: Out[i32], turns: i64):
+    total = i64(0)
+    for k in range(turns):
+        total = (total * 5 + k) ^ (total >> 7)
+    out[kaio.grid(1)] = i32(total & 1)
+
+
+def sweeps(out: Out[i32], turns: i32):
+    n = 0
+    while n >= 0:
+        for _ in range(turns):
+            n = (n * 5 + 1) & 1023
+    out[kaio.grid(1)] = n
+
+
+def before_a_barrier(out: Out[i32]):
+    t = kaio.thread_idx.x
+    n = t
+    while t == 5:
+        n = (n + 1) & 1023
+    kaio.bar_sync()
+    out[t] = n
+
+
+def waits_for_nobody(flag: InOut[i32]):
+    while kaio.load(flag, 0, volatile=True) == 0:
+        pass
+
+
+def sleeps_for_nobody(flag: InOut[i32]):
+    while kaio.load(flag, 0, volatile=True) == 0:
+        kaio.nanosleep(100)
+
+
+def locks_twice(lock: InOut[i32]):
+    for _ in range(2):
+        while kaio.atomic_cas(lock, 0, 0, 1) != 0:
+            pass
+
+
+def _fault(kernel: Compiled, grid: Any, block: Any, *args: Any, **how: Any) -> KernelFault:
+    with pytest.raises(KernelFault) as caught:
+        kernel(grid, block, *args, **{"options": SOON, **how})
+    return caught.value
+
+
+def _line(function: Any, offset: int) -> int:
+    return function.__code__.co_firstlineno + offset
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_wrong_loop_is_told_with_its_line_and_a_thread(check: bool, workers: int) -> None:
+    fault = _fault(compiled(counts_to_nothing, check=check), 4, 32, np.zeros(128, np.int32), 70, workers=workers)
+    assert fault.facts == {
+        "kind": "endless", "kernel": "counts_to_nothing", "line": _line(counts_to_nothing, 3),
+        "block": (2, 0, 0), "thread": (6, 0, 0),
+    }  # fmt: skip
+    assert str(fault) == (
+        "a loop never ends in kernel `counts_to_nothing`\n"
+        "  thread (6, 0, 0) of block (2, 0, 0) is in it, and for 0.05 s no thread has returned or got past a barrier\n"
+        f"  tests/runtime/test_endless.py:{_line(counts_to_nothing, 3)}:5, in counts_to_nothing\n"
+        "          while i == wrong:\n"
+        "          ^^^^^^^^^^^^^^^^\n"
+        "  help: let its condition become false in every thread; where it only takes long: `.options(timeout_s=…)`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "offset", "args"),
+    [
+        (skips_its_step, 3, ()),
+        (counts_far, 2, (2**62,)),
+        (before_a_barrier, 3, ()),
+    ],
+)
+def test_the_loop_is_the_innermost_that_does_not_end(function: Any, offset: int, args: Any) -> None:
+    fault = _fault(compiled(function), 1, 8, np.zeros(8, np.int32), *args)
+    assert (fault.facts["kind"], fault.facts["line"]) == ("endless", _line(function, offset))
+
+
+def test_a_loop_of_a_device_function_is_told_with_its_call() -> None:
+    fault = _fault(compiled(calls), 1, 8, np.zeros(8, np.int32))
+    assert (fault.facts["thread"], fault.facts["line"]) == ((0, 0, 0), _line(halve, 1))
+    assert f"called from tests/runtime/test_endless.py:{_line(calls, 1)}:25, in calls" in str(fault)
+
+
+def test_loops_that_are_counted_before_they_begin_are_left_too() -> None:
+    fault = _fault(compiled(sweeps), 1, 1, np.zeros(1, np.int32), 2**20, options=RunOptions(timeout_s=0.01))
+    assert fault.facts["line"] in (_line(sweeps, 2), _line(sweeps, 3))
+
+
+@pytest.mark.parametrize("function", [waits_for_nobody, sleeps_for_nobody, locks_twice])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_thread_that_waits_for_what_nobody_does_is_told(function: Any, workers: int) -> None:
+    fault = _fault(compiled(function), 3, 40, np.zeros(1, np.int32), workers=workers)
+    assert fault.facts["kind"] == "endless"
+    assert "  help: another thread has to write what it waits for, and to be alive at the same time; " in str(fault)
+
+
+def test_the_kernel_and_the_pool_are_as_good_as_new_after_it() -> None:
+    kernel, out = compiled(counts_to_nothing), np.zeros(128, np.int32)
+    _fault(kernel, 4, 32, out, 70)
+    kernel(4, 32, out, -1)
+    np.testing.assert_array_equal(out, np.arange(128))
+
+
+# ---------------------------------------------------------------------- fuel
+def goes_round(out: Out[i32], turns: i32, kind: i32):
+    n = 0
+    if kind == 0:
+        for k in range(turns):
+            n += k
+    if kind == 1:
+        for k in range(turns):
+            if k == 1_000_000_000:
+                break
+            n += 1
+    if kind == 2:
+        for k in range(2 * turns, 0, -2):
+            n += k
+    out[kaio.grid(1)] = n
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2])
+@pytest.mark.parametrize("fuel", [1, 10, 65_535, 65_536, 200_000])
+def test_fuel_is_the_most_turns_that_a_thread_takes(kind: int, fuel: int) -> None:
+    kernel, out, options = compiled(goes_round, stepped=True), np.zeros(2, np.int32), RunOptions(fuel=fuel)
+    kernel(1, 2, out, fuel, kind, options=options)
+    fault = _fault(kernel, 1, 2, out, fuel + 1, kind, options=options)
+    assert (fault.facts["kind"], fault.facts["thread"]) == ("endless", (0, 0, 0))
+    assert str(fault).splitlines()[:2] == [
+        "a thread ran out of fuel in kernel `goes_round`",
+        f"  thread (0, 0, 0) of block (0, 0, 0) has taken {fuel} turn{'s' * (fuel > 1)} of loops, and is here",
+    ]
+
+
+def meets(out: Out[i32], turns: i32):
+    k = 0
+    while k < turns:
+        kaio.bar_sync()
+        k += 1
+    out[kaio.grid(1)] = k
+
+
+def test_a_loop_that_passes_barriers_makes_progress_and_ends_with_its_fuel() -> None:
+    kernel, out = compiled(meets, stepped=True), np.zeros(32, np.int32)
+    kernel(1, 32, out, 100_000, options=RunOptions(timeout_s=1e-9, fuel=100_000))
+    assert set(out) == {100_000}
+    fault = _fault(kernel, 1, 32, out, 2**31 - 1, options=RunOptions(fuel=1000))
+    assert (fault.facts["kind"], fault.facts["line"]) == ("endless", _line(meets, 2))
+
+
+def test_a_launch_takes_both_options(device: kaio.Device) -> None:
+    if device.kind != "cpu":
+        pytest.skip("fuel is for the CPU device")
+    kernel = kaio.kernel(counts_to_nothing)
+    with pytest.raises(KernelFault, match="ran out of fuel"):
+        kernel.over(8).options(fuel=9).launch(device.alloc_zeros(8, i32), 3).wait()
+    with pytest.raises(KernelFault, match=r"for 0\.01 s no thread"):
+        kernel.over(8).options(timeout_s=0.01).launch(device.alloc_zeros(8, i32), 3).wait()
