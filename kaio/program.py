@@ -223,8 +223,8 @@ class Shadow:
     code: the rules, as object code
     granule: the smallest part of shared memory that is accessed by itself, in bytes
     local: the arrays of each thread's own
-    apart: of each buffer, the axes of the grid whose index is the index of the one element that a thread comes to; None
-        where that is not so
+    apart: of each buffer, the axes of the grid whose index is the index of the elements that a thread comes to alone
+        (``x256``: if blocks have 256 threads along it); None where that is not so
     """
 
     code: bytes = field(repr=False)

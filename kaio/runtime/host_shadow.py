@@ -96,20 +96,30 @@ class LaunchShadow:
         self._kept: list[HostMemory] = []
         self._unwritten = [written for written in unwritten if written is not None]
         self._outputs: list[tuple[Buffer, HostMemory]] = []
-        self._long_axes = {axis for axis, a, b in zip("xyz", grid, block, strict=True) if a * b > 1}
+        self._grid, self._block = grid, block
         self._locks = HostMemory(4 * _LOCKS * (workers > 1))
         self._table = self._make_table()
 
     def _make_table(self) -> HostMemory:
         rows = []
         for buffer, axes in zip(self.buffers, self._shadow.apart, strict=True):
-            cells = 0 if axes is not None and self._long_axes <= set(axes) else self._cells(buffer)
+            cells = 0 if self._tells_apart(axes) else self._cells(buffer)
             rows.append((buffer.start, buffer.stop, cells, self._map(buffer)))
         rows.append((0, _U64, 0, 0))  # where `find` ends
         table = HostMemory(len(rows) * abi.BUFFER.size)
         for k, row in enumerate(rows):
             abi.BUFFER.pack_into(table.view, k * abi.BUFFER.size, *row)
         return table
+
+    def _tells_apart(self, axes: tuple[str, ...] | None) -> bool:
+        """Whether no two threads of this launch have the same place along these axes of the grid."""
+        if axes is None:
+            return False
+        for axis, blocks, threads in zip("xyz", self._grid, self._block, strict=True):
+            named = [name for name in axes if name[0] == axis]
+            if blocks * threads > 1 and named not in ([axis], [f"{axis}{threads}"]):
+                return False
+        return True
 
     def _cells(self, buffer: Buffer) -> int:
         """What the table says of the cells: memory that nobody writes has none."""

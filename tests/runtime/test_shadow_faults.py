@@ -7,6 +7,7 @@ import pytest
 
 import kaio
 from kaio import D2, In, InOut, KernelFault, Out, Strided, f32, i32, u8
+from kaio.program import Build
 from tests.corpus.case import workers
 
 FULL = kaio.Device("cpu", check="full")
@@ -293,12 +294,8 @@ def test_a_copy_or_a_fill_writes_memory_of_alloc_empty(write):
 
 # ---------------------------------------------------------------------- what is not looked at
 def test_a_buffer_in_which_threads_keep_apart_has_no_cells():
-    program = added.options(check="full") and added.variants
-    from kaio.program import Build
-
-    made = program.build("cpu", Build("full"), {}, {}, 32).compiled.program
-    assert made.shadow.apart == (("x",), ("x",))
-    assert sums.variants.build("cpu", Build("full"), {}, {}, 32).compiled.program.shadow.apart == (None, ("x",))
+    assert apart(added) == (("x",), ("x",))
+    assert apart(sums) == (None, ("x",))
 
 
 def test_threads_that_keep_apart_along_x_race_where_there_are_several_along_y():
@@ -316,3 +313,42 @@ def two_at_once(out: Out[i32]):
 
 def test_an_array_that_is_made_in_a_tuple_has_the_name_of_its_variable():
     assert fault_of(two_at_once, FULL.alloc_empty(32, i32), block=32).facts["array"] == "flag"
+
+
+@kaio.kernel
+def over_and_over(x: In[f32], y: InOut[f32]):
+    for i in range(kaio.grid(1), y.size, kaio.grid_dim.x * kaio.block_dim.x):
+        y[i] += x[i]
+
+
+@kaio.kernel
+def in_blocks_of_64(x: In[f32], y: InOut[f32]):
+    y[kaio.thread_idx.x + 64 * kaio.block_idx.x] += x[kaio.thread_idx.x]
+
+
+@kaio.kernel
+def stride_too_short(x: In[f32], y: InOut[f32]):
+    for i in range(kaio.grid(1), y.size, kaio.block_dim.x):
+        y[i] += x[i]
+
+
+def apart(kernel: kaio.Kernel) -> tuple[tuple[str, ...] | None, ...]:
+    return kernel.variants.build("cpu", Build("full"), {}, {}, 32).compiled.program.shadow.apart
+
+
+def test_a_loop_that_lays_the_grid_over_a_buffer_keeps_threads_apart():
+    assert apart(over_and_over) == (("x",), ("x",))
+    y = FULL.alloc_zeros(1000, f32)
+    over_and_over.grid(2).block(64).launch(FULL.alloc_from(numbers(1000)), y).wait()
+    np.testing.assert_array_equal(y.to_host(), numbers(1000))
+
+
+def test_a_loop_of_another_stride_does_not():
+    assert apart(stride_too_short)[1] is None
+    assert fault_of(stride_too_short, numbers(1000), numbers(1000), grid=2).kind == "race"
+
+
+def test_places_that_a_number_in_the_source_tells_apart_are_so_in_blocks_of_that_size():
+    assert apart(in_blocks_of_64)[1] == ("x64",)
+    in_blocks_of_64.grid(2).block(64).launch(FULL.alloc_zeros(64, f32), FULL.alloc_zeros(128, f32)).wait()
+    assert fault_of(in_blocks_of_64, numbers(65), numbers(130), grid=2, block=65).kind == "race"

@@ -190,6 +190,8 @@ class Body(Thread):
         is_signed: bool,
     ) -> None:
         """What a loop variable ranges over."""
+        if self.shadow is not None:
+            self.shadow.apart.note_range(value, start, step, self.registers)
         if self.prover is not None:
             conditions = [i for i in e.b.block.instructions if isinstance(i, llvm.instructions.ICMPInstr)]
             self.prover.note_range(value, start, stop, step, is_signed, conditions)

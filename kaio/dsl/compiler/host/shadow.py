@@ -17,7 +17,7 @@ from kaio.dsl.compiler.emission.access import Access
 from kaio.dsl.compiler.emission.arguments import argument_types
 from kaio.dsl.compiler.emission.scalars import nbytes
 from kaio.dsl.compiler.host.host_context import I1, I8, I32, I64, POINTER
-from kaio.dsl.compiler.host.shadow_apart import Apart, Axes, grid_axes
+from kaio.dsl.compiler.host.shadow_apart import Apart, Axes
 from kaio.dsl.compiler.host.shadow_code import Code
 from kaio.dsl.values import ArrayType, BufferType, Type
 from kaio.program import PlacedArray, Site
@@ -141,7 +141,7 @@ class Shadow:
                 self.apart.note(other, None)
             return
         sizes = self._sizes[number]
-        axes = None if sizes is None else grid_axes(pointer, root, sizes, self._thread.registers)
+        axes = None if sizes is None else self.apart.grid_axes(pointer, root, sizes, self._thread.registers)
         self.apart.note(number, axes)
 
     @property
