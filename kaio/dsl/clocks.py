@@ -104,7 +104,6 @@ def _sleep_host(e: Emitter, call: TypedCall, duration_ns: Any) -> None:
 def nanosleep(duration_ns: int) -> None:
     """Pause this thread for about `duration_ns`, at most twice as long; up to a millisecond.
 
-    On the CPU device it takes no time, and all other threads of the block go on before this one does, and so do the
-    blocks of a grid or cluster that wait for each other. A thread there runs until it waits, so a loop that looks again
-    and again at what another thread does has to pause.
+    On the CPU device it takes no time, and all other threads of the block go on before this one does, and so do other
+    blocks that wait.
     """
