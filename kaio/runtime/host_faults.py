@@ -129,6 +129,7 @@ class _Teller:
         )
         way_out = "read a lane of the mask that has not returned; of a warp that is not full, those are its first lanes"
         if (group := _group(site)) is not None:
+            self.facts["kind"] = "divergence"
             way_out = (
                 f"every thread of a {group} has to reach `{site.text}(…)`: put a guard round the work, not a `return`, "
                 "and let a thread without data give what changes nothing"
