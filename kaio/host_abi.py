@@ -29,13 +29,13 @@ __all__ = [
     "CLUSTER_DIM", "CLUSTER_RANK", "CONTEXT_NBYTES", "CONTROL", "COUNT", "DIVERGED", "DRY", "ENDING", "ENDLESS",
     "FAILED", "FAULT", "FAULTED", "FAULT_INDEX", "FAULT_OTHER", "FAULT_SITE", "FAULT_SIZE", "FAULT_THREAD",
     "FINISHING", "FIRST_PROGRESS", "FRAMES", "FRAME_ALIGNMENT", "FRAME_NBYTES", "FUEL", "GIVEN", "GRID", "GRID_DIM",
-    "LAST_STARTED", "LAST_THREAD", "LAUNCH", "LIVING", "MASK", "MAX_EXITS", "MAX_THREADS", "MEMBERS", "MIXED",
-    "MOST_TURNS", "MOST_WORDS", "NAMED", "NAMED_COUNT", "NAMED_THREADS", "NAMED_TURN", "NEXT", "ORDER", "ORDERED",
-    "PARTIAL", "PAUSE", "PAUSES", "PROGRESS", "PROGRESS_STRIDE", "RANDOM", "RUNNING", "SEED", "SEEN", "SHADOW",
-    "SHADOW_WORDS", "SHARED", "SHARED_ALIGNMENT", "SHARED_STRIDE", "SHORT", "SINCE", "SITE", "SLICE", "SOON_NS",
-    "STATE", "STOP", "STOPPED", "STUCK", "TAKEN", "THREADS", "TIMEOUT_NS", "UNIT", "USED", "WARP", "WARP_ALL",
-    "WARP_ANY", "WARP_ORDER", "WARP_SYNC", "WARP_SYNC_ALL", "WATCH", "WENT_ROUND", "WHOLE", "WORDS", "WORD_COUNT",
-    "WORD_STRIDE", "WORKER", "WORKERS", "WORKSPACE", "frame_stride",
+    "KNOWING_WORDS", "LAST_STARTED", "LAST_THREAD", "LAUNCH", "LIVING", "MASK", "MAX_EXITS", "MAX_THREADS", "MEMBERS",
+    "MIXED", "MOST_TURNS", "MOST_WORDS", "NAMED", "NAMED_COUNT", "NAMED_THREADS", "NAMED_TURN", "NEXT", "ORDER",
+    "ORDERED", "PARTIAL", "PAUSE", "PAUSES", "PROGRESS", "PROGRESS_STRIDE", "RANDOM", "RUNNING", "SEED", "SEEN",
+    "SHADOW", "SHADOW_WORDS", "SHARED", "SHARED_ALIGNMENT", "SHARED_STRIDE", "SHORT", "SINCE", "SITE", "SLICE",
+    "SOON_NS", "STATE", "STOP", "STOPPED", "STUCK", "TAKEN", "THREADS", "TIMEOUT_NS", "UNIT", "USED", "WARP",
+    "WARP_ALL", "WARP_ANY", "WARP_ORDER", "WARP_SYNC", "WARP_SYNC_ALL", "WATCH", "WENT_ROUND", "WHOLE", "WORDS",
+    "WORD_COUNT", "WORD_STRIDE", "WORKER", "WORKERS", "WORKSPACE", "frame_stride",
 ]  # fmt: skip
 
 MAX_THREADS = 1024
@@ -70,14 +70,15 @@ MOST_WORDS = 16
 NAMED_COUNT = TAKEN + MOST_WORDS * 32 * 4
 NAMED_TURN, NAMED_THREADS = NAMED_COUNT + 64, NAMED_COUNT + 128
 SHADOW = NAMED_COUNT + 192  # what the full checks keep of the block: `shadow_abi`
-CONTEXT_NBYTES = SHADOW + 256
+CONTEXT_NBYTES = SHADOW + 448
 
 # Per-thread words. The stride is not a power of two, or all words of a thread would fall into one set of the cache.
 STATE, MASK, GIVEN = range(3)
-SHADOW_WORDS = GIVEN + MOST_WORDS  # 33 words of the full checks: `shadow_abi`
+SHADOW_WORDS = GIVEN + MOST_WORDS  # 33 words of the full checks: `shadow_abi`; and 56 more, of what orders: `order_abi`
 # Of a seeded order: whose turn it is in each warp, by position in the block, and which warp's.
 ORDER, WARP_ORDER = SHADOW_WORDS + 33, SHADOW_WORDS + 34
-WORD_COUNT, WORD_STRIDE = SHADOW_WORDS + 35, 1040
+KNOWING_WORDS = SHADOW_WORDS + 35
+WORD_COUNT, WORD_STRIDE = KNOWING_WORDS + 56, 1040
 FAULTED = -100
 MAX_EXITS = 60  # exits of a kernel that are told apart; those above share the last number
 MIXED = 1 << 62  # set in a reach mask that holds the shared number: "one exit only" cannot be said of it

@@ -225,12 +225,14 @@ class Shadow:
     local: the arrays of each thread's own
     apart: of each buffer, the axes of the grid whose index is the index of the elements that a thread comes to alone
         (``x256``: if blocks have 256 threads along it); None where that is not so
+    orders: threads may order themselves by more than barriers of all, of which the runtime is told
     """
 
     code: bytes = field(repr=False)
     granule: int
     local: tuple[PlacedArray, ...]
     apart: tuple[tuple[str, ...] | None, ...] = ()
+    orders: bool = False
 
 
 @dataclass(frozen=True)

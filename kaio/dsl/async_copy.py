@@ -113,7 +113,7 @@ def cp_async(
     They lie side by side, from `source_index` on along the last axis, and go to `target_index` and those behind it;
     both places are multiples of the bytes copied. The elements are there for this thread after `cp_async_commit` and
     `cp_async_wait`, and for the others of the block after a `bar_sync` behind that. On the CPU device the copy is made
-    at once.
+    at once, and `check="full"` finds what reads it, or writes where it comes from or goes to, too early.
     """
 
 
@@ -123,14 +123,19 @@ def _commit_cuda(e: Emitter, call: TypedCall) -> None:
     assemble(e, "cp.async.commit_group;", [], [], memory=True)
 
 
-def _nothing(e: Emitter, call: TypedCall, *_: Any) -> None:
-    """The copies were made where they began."""
+# On the host the copies were made where they began; what orders them is looked at.
+def _commit_host(e: Emitter, call: TypedCall) -> None:
+    e.target.orders.commit_copies(e)
+
+
+def _wait_host(e: Emitter, call: TypedCall, groups: Any) -> None:
+    e.target.orders.wait_for_copies(e, call.static[0])
 
 
 @intrinsic(
     lambda: Resolved((), NONE),
     cuda=_commit_cuda,
-    host=_nothing,
+    host=_commit_host,
     since=_SINCE,
     example=_EXAMPLE,
     ptx="cp.async.commit_group",
@@ -154,6 +159,6 @@ def _wait_cuda(e: Emitter, call: TypedCall, groups: Any) -> None:
     assemble(e, f"cp.async.wait_group {call.static[0]};", [], [], memory=True)
 
 
-@intrinsic(_wait_typing, cuda=_wait_cuda, host=_nothing, since=_SINCE, example=_EXAMPLE, ptx="cp.async.wait_group 0")
+@intrinsic(_wait_typing, cuda=_wait_cuda, host=_wait_host, since=_SINCE, example=_EXAMPLE, ptx="cp.async.wait_group 0")
 def cp_async_wait(groups: int) -> None:
     """Wait until at most so many of this thread's groups of copies are under way, the latest ones; 0 waits for all."""

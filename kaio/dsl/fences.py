@@ -38,6 +38,7 @@ def _cuda(e: Emitter, call: TypedCall, *scope: Any) -> Any:
 
 def _host(e: Emitter, call: TypedCall, *scope: Any) -> Any:
     e.b.fence("seq_cst")
+    e.target.orders.fence(e, call.static[0])
 
 
 @intrinsic(_typing, cuda=_cuda, host=_host, example='out[i] = x[i]\nkaio.fence("device")', ptx="fence.sc.gpu")

@@ -143,12 +143,14 @@ def _named_host(name: str, waits: bool) -> Callable[..., None]:
         first = e.call("llvm.cttz.i32", e.llvm(i32), [peers.members, e.const(BOOL, False)])
         same = [b.icmp_unsigned("==", peers.word(k, first), own) for k, own in enumerate((number, threads))]
         e.target.check(e, b.and_(*same), f"lanes of one warp are at different barriers of `{name}`")
+        e.target.orders.arrive(e)
         is_last = b.icmp_unsigned("==", b.lshr(peers.members, peers.lane), const(1))
         with b.if_then(is_last):
-            _arrive(e, name, number, threads)
+            _arrive(e, name, number, threads, peers.members)
         if waits:
             e.target.give(e, [number, turn])
             e.target.suspend(e, "named", name, 2)
+            e.target.orders.leave(e, number)
 
     return rule
 
@@ -157,7 +159,7 @@ def _const_of(e: Emitter) -> Callable[[int], Any]:
     return lambda value: e.const(i32, value)
 
 
-def _arrive(e: Emitter, name: str, number: Any, threads: Any) -> None:
+def _arrive(e: Emitter, name: str, number: Any, threads: Any, members: Any) -> None:
     """One more warp has come to a named barrier; the last one completes it."""
     b, const = e.b, _const_of(e)
     before = e.target.field(e, abi.NAMED_COUNT, number)
@@ -171,6 +173,7 @@ def _arrive(e: Emitter, name: str, number: Any, threads: Any) -> None:
     e.target.set_field(e, abi.NAMED_COUNT, number, b.select(is_complete, const(0), count))
     turn = e.target.field(e, abi.NAMED_TURN, number)
     e.target.set_field(e, abi.NAMED_TURN, number, b.add(turn, b.zext(is_complete, e.llvm(i32))))
+    e.target.orders.arrived(e, number, members, is_complete)
 
 
 _NAMED_EXAMPLE = """\

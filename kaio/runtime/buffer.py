@@ -254,7 +254,7 @@ class GpuBuffer(NoArray, Generic[T]):
             if not done._finished:
                 done._block(None)
         self.check_usable()
-        self.device.wait_foreign(memory)
+        self.device.come_after(memory, writes)
 
     def _check_writable(self) -> None:
         if self.memory.read_only:

@@ -9,7 +9,7 @@ import platform
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,11 +23,15 @@ from kaio.runtime.failures import Failures
 from kaio.runtime.foreign import Foreign
 from kaio.runtime.host_memory import Written
 from kaio.runtime.host_short import ShortLaunches
+from kaio.runtime.launch_order import LaunchOrder
 from kaio.runtime.leaving import finish
 from kaio.runtime.limits import describe
 from kaio.runtime.memory import Memory
 from kaio.runtime.printing import RING_NBYTES, PrintRing
-from kaio.runtime.stream import Stream, read_priority
+from kaio.runtime.stream import Dims, Stream, Uses, read_priority
+
+if TYPE_CHECKING:
+    from kaio.runtime.overlaps import Flight, Overlaps
 
 __all__ = ["CpuDevice", "CpuLoaded"]
 
@@ -46,6 +50,11 @@ class CpuLoaded:
         self.program, self.kernel, self.name = program, kernel, program.name
         self.max_threads: int | None = None
         self.short = ShortLaunches(kernel)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it looks at every access to memory."""
+        return self.program.shadow is not None
 
     def resident_blocks(self, device: CpuDevice, threads: int, shared_nbytes: int) -> int:
         """How many blocks of this size a multiprocessor of the GPU it is like runs at once, but for their registers."""
@@ -66,6 +75,8 @@ class CpuDevice(Device):
     _default: CpuStream
     _ring: PrintRing | None
     servers: Servers
+    order: LaunchOrder | None  # of the work, once a launch looks at it
+    overlaps: Overlaps
 
     @classmethod
     def open(cls, like: str, check: Level, route: Route = "ir") -> CpuDevice:
@@ -78,6 +89,7 @@ class CpuDevice(Device):
         self._start()
         self._total = self.memory.total
         self._loaded, self._workers, self.servers, self._ring = {}, None, Servers(), None
+        self.order = None
         self._default = CpuStream.make(self)
         atexit.register(self._settle)
         if hasattr(os, "register_at_fork"):
@@ -136,6 +148,24 @@ class CpuDevice(Device):
 
     def _default_stream(self) -> Stream:
         return self._default
+
+    def watch(self, loaded: Any, grid: Dims, block: Dims, uses: Uses) -> Flight | None:
+        """What a launch keeps that may overlap with others over the same memory; None where none can."""
+        if not loaded.is_full:
+            return None
+        from kaio.runtime.overlaps import Flight, Overlaps, watched_ranges
+
+        with self._lock:
+            if self.order is None:
+                self.order = LaunchOrder()
+                self.overlaps = Overlaps(self.order)
+        watched = watched_ranges(uses)
+        return Flight(loaded.program, grid, block, watched) if watched else None
+
+    def come_after(self, memory: Memory, writes: bool) -> None:
+        """Another library's work on the host is done when it returns; what the host has seen is noted."""
+        if self.order is not None:
+            self.order.reach_uses(memory, writes)
 
     def _allocate(self, nbytes: int, zero: bool) -> Memory:
         if nbytes > self._total:

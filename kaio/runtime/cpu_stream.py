@@ -12,17 +12,20 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from kaio.errors import InternalError, KaioError
 from kaio.program import Access
 from kaio.runtime.completion import Completion
+from kaio.runtime.launch_order import Moment
 from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses
 
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
     from kaio.runtime.cpu_device import CpuDevice
+    from kaio.runtime.overlaps import Flight
 
 __all__ = ["CpuCompletion", "CpuStream", "Servers"]
 
@@ -33,13 +36,44 @@ class CpuCompletion(Completion):
     """Work of a stream's thread."""
 
     stream: CpuStream
+    _moment: Moment | None = None  # where the order of work is looked at
 
     def __init__(self, stream: CpuStream) -> None:
         self.stream = stream
 
     _gate: threading.Lock | None = None  # held until the work is done: who waits takes it and passes it on
 
+    @staticmethod
+    def of(stream: CpuStream, moment: Moment) -> CpuCompletion:
+        """That of work which is done, and whose own nobody has kept."""
+        done = CpuCompletion(stream)
+        done._moment, done._finished = moment, True
+        return done
+
+    @property
+    def is_done(self) -> bool:
+        """True once the work is done, or has failed. Does not wait."""
+        return self._finished and self._reach()
+
     def _block(self, timeout_s: float | None) -> bool:
+        return self._come_after(timeout_s) and self._reach()
+
+    def _check(self) -> None:
+        self._reach()
+        super()._check()
+
+    def _run_callbacks(self) -> None:
+        self._reach()
+        super()._run_callbacks()
+
+    def _reach(self) -> bool:
+        """The host goes on, and knows that the work is done."""
+        if self._moment is not None and self.stream.device.order is not None:
+            self.stream.device.order.reach(self._moment)
+        return True
+
+    def _come_after(self, timeout_s: float | None) -> bool:
+        """Wait; True if the work is done."""
         if not self._finished:
             if self.stream._server == threading.get_ident():
                 raise KaioError(
@@ -87,8 +121,8 @@ class _Work:
         self,
         done: CpuCompletion,
         call: Callable[[], object] | None,
-        writers: list[Completion],
-        readers: list[Completion],
+        writers: list[CpuCompletion],
+        readers: list[CpuCompletion],
         keep: list[Any],
     ) -> None:
         self.done, self.call, self.writers, self.readers = done, call, writers, readers
@@ -100,7 +134,7 @@ class _Work:
         try:
             for earlier in (*self.writers, *self.readers):
                 if not earlier._finished:
-                    earlier._block(None)
+                    earlier._come_after(None)
             error = next((writer._error for writer in self.writers if writer._error is not None), None)
             if error is None and self.call is not None:
                 start = time.perf_counter()
@@ -252,13 +286,12 @@ class CpuStream(Stream):
             workers.start()  # here, as Python may be about to end when the stream comes to it
         cluster = (1, 1, 1) if together is None else together.cluster
         # A launch that says where it writes leaves unwritten what it does not write.
-        unwritten = [buffer.memory.unwritten for buffer, _ in uses] if loaded.program.shadow is not None else []
-        done = self.submit(
-            lambda: loaded.kernel.run(grid, block, arguments, workers, shared_nbytes, cluster, options, unwritten),
-            uses,
-            timed,
-            loaded,
-        )
+        unwritten = [buffer.memory.unwritten for buffer, _ in uses] if loaded.is_full else []
+        run = partial(loaded.kernel.run, grid, block, arguments, workers, shared_nbytes, cluster, options, unwritten)
+        flight = self.device.watch(loaded, grid, block, uses)
+        if flight is not None:
+            run = partial(self.device.overlaps.run, flight, run)
+        done = self.submit(run, uses, timed, loaded, flight=flight)
         for (buffer, _), kept in zip(uses, unwritten, strict=False):
             buffer.memory.unwritten = kept
         if loaded.kernel.breaks:  # a prompt and whoever launches would both read what is typed
@@ -289,6 +322,8 @@ class CpuStream(Stream):
                         return None
                 is_here = True
                 self._serving, self._server, self._last = True, threading.get_ident(), weakref.ref(done)
+                if self.device.order is not None:
+                    done._moment = self.device.order.submit(self, uses)
                 for buffer, access in uses:
                     buffer.memory.record(self, done, access != "In")
                 keep = [buffer.memory.owner for buffer, _ in uses]
@@ -349,7 +384,13 @@ class CpuStream(Stream):
         return self.submit(lambda: _repeat(pointer, pattern, size), ((target, "Out"),), what="fill")
 
     def submit(
-        self, call: Callable[[], object], uses: Uses, timed: bool = False, loaded: Any = None, what: str = "work"
+        self,
+        call: Callable[[], object],
+        uses: Uses,
+        timed: bool = False,
+        loaded: Any = None,
+        what: str = "work",
+        flight: Flight | None = None,
     ) -> CpuCompletion:
         """Queue a call after the earlier work on the buffers that it uses."""
         done = CpuCompletion(self)
@@ -357,8 +398,8 @@ class CpuStream(Stream):
         if loaded is None:
             done._what = what
         with self.device._lock:
-            writers: list[Completion] = []
-            readers: list[Completion] = []
+            writers: list[Any] = []  # CpuCompletions
+            readers: list[Any] = []
             for buffer, access in uses:
                 buffer.check_usable()
                 memory = buffer.memory
@@ -367,6 +408,10 @@ class CpuStream(Stream):
                     writers.append(memory.writer)
                 if access != "In":
                     readers += [r for r in memory.readers.values() if r.stream is not self and not r._finished]
+            if self.device.order is not None:
+                done._moment = self.device.order.submit(self, uses)
+                if flight is not None:
+                    self.device.overlaps.start(flight, done._moment)
             for buffer, access in uses:
                 buffer.memory.record(self, done, access != "In")
             keep = [buffer.memory.owner for buffer, _ in uses]
@@ -414,7 +459,10 @@ class CpuStream(Stream):
     def _tail(self) -> Completion:
         # Work is done in order, so the last is done when all are; and nobody asks this one what went wrong.
         last = self._last()
-        return Completion.completed(self) if last is None else last
+        if last is not None:
+            return last
+        moment = None if self.device.order is None else self.device.order.last(self)
+        return Completion.completed(self) if moment is None else CpuCompletion.of(self, moment)
 
 
 class _Prepared:

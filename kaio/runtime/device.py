@@ -180,6 +180,10 @@ class Device(metaclass=Shown):
         """The handle of the stream that another library has to wait for, None if there is nothing to wait for."""
         return None
 
+    def come_after(self, memory: Memory, writes: bool) -> None:
+        """The host has waited for kaio's work on memory that it is about to read or write, and goes on."""
+        self.wait_foreign(memory)
+
     def wait_foreign(self, memory: Memory) -> None:
         """Wait until another library that works on this memory is done with it."""
 

@@ -23,12 +23,15 @@ from typing import Any
 from kaio import host_abi as abi
 from kaio import print_abi, trace_abi
 from kaio.errors import InternalError, KaioError
+from kaio.order_abi import ORDER
 from kaio.program import HostProgram
 from kaio.runtime.coverage import Coverage
 from kaio.runtime.host_faults import FaultRecord, fault_error
 from kaio.runtime.host_memory import HostMemory, Written
+from kaio.runtime.host_order import LaunchOrdering
 from kaio.runtime.host_shadow import LaunchShadow, ShadowOfRecord
 from kaio.runtime.host_short import MOST_STATEMENTS, ShortLaunch
+from kaio.runtime.overlaps import Flight
 from kaio.runtime.printing import PrintRing
 from kaio.runtime.shadow_faults import Places, is_of_shadow, shadow_error
 from kaio.runtime.stream import USUAL, RunOptions
@@ -320,12 +323,14 @@ class HostKernel:
         cluster: Dim3 = (1, 1, 1),
         options: RunOptions = USUAL,
         unwritten: Sequence[Written | None] = (),
+        flight: Flight | None = None,
     ) -> None:
         """Run all blocks and return when they are done; the GIL is released.
 
         `arguments` is the packed argument block of the program, `shared_nbytes` is the shared memory of a block with
         its dynamic arrays; without any, the program knows. `unwritten` is what nobody has written yet of each buffer's
-        memory, None where somebody has written all.
+        memory, None where somebody has written all. A `flight` keeps what is compared with other
+        launches.
         The first fault, in the order of blocks and threads, is raised as `KernelFault`.
         """
         blocks, threads = math.prod(grid), math.prod(block)
@@ -338,13 +343,15 @@ class HostKernel:
         is_alone = watch is not None or options.schedule is not None
         if watch is not None:
             options = options._replace(timeout_s=math.inf)  # who looks on takes their time
-        count = 1 if is_alone else min(workers.count, blocks // max(1, group))
+        orders = self.program.shadow is not None and self.program.shadow.orders
+        count = 1 if is_alone or orders else min(workers.count, blocks // max(1, group))
         coverage = Coverage(self.program, arguments, grid, block) if options.coverage else None
         if coverage is not None:
             watch = watch or Watch(lambda _: False, level=trace_abi.NOTHING)
             watch.cover(coverage.address)
         records, control = workers.take(count), _control(count, options)
         shadow: LaunchShadow | None = None
+        ordering: LaunchOrdering | None = None
         try:
             workers.begin(self.program.name, control)
             packed = HostMemory(max(1, len(arguments)))
@@ -356,12 +363,17 @@ class HostKernel:
                 self._prepare(record, launch, number, group, most)
                 self._show(record, watch)
             if self.program.shadow is not None:
-                shadow = LaunchShadow(self.program, self._decide, grid, block, packed.view, count, unwritten)
+                shadow = LaunchShadow(self.program, self._decide, grid, block, packed.view, count, unwritten, flight)
                 for record in records:
                     shadow.prepare(record, max(1, group) * most, shared)
+            if orders:
+                ordering = LaunchOrdering(records[0], max(1, group) * most, grid, threads, cluster, shared)
+                ordering.prepare()
             workers.run(self._worker, records)
             if watch is not None:
                 watch.end()
+            if ordering is not None:
+                ordering.check()
             faults = [(f, record) for record in records for f in record.faults() if f.kind != abi.STOPPED]
             if faults:
                 raise self._error(*min(faults, key=_first), shadow, launch, bytes(arguments))
@@ -461,6 +473,7 @@ class HostKernel:
         _FAULT.pack_into(context, abi.FAULT, 0, 0, 0, 0, 0, 0)
         struct.pack_into("@i", context, abi.ALONE, launch.workers == 1)
         struct.pack_into("@i", context, abi.SHADOW, 0)
+        struct.pack_into("@q", context, ORDER, 0)
         struct.pack_into("@4iq", context, abi.CLUSTER_DIM, *launch.cluster, 0, launch.shared_nbytes)
         schedule, fuel = launch.options.schedule, launch.options.fuel
         turns = _FOREVER if fuel is None else fuel + 1  # the one too many is what fails

@@ -23,6 +23,7 @@ from kaio.structs import granule_of
 
 if TYPE_CHECKING:
     from kaio.runtime.host_kernel import Record
+    from kaio.runtime.overlaps import Flight
 
 __all__ = ["Buffer", "LaunchShadow", "ShadowOfRecord"]
 
@@ -80,6 +81,7 @@ class LaunchShadow:
         arguments: Any,
         workers: int,
         unwritten: Sequence[Written | None] = (),
+        flight: Flight | None = None,
     ) -> None:
         blocks, threads = math.prod(grid), math.prod(block)
         if blocks * threads >= _MOST_THREADS:
@@ -89,7 +91,7 @@ class LaunchShadow:
                 help='launch it with fewer blocks, or with check="bounds"',
             )
         assert program.shadow is not None
-        self.program, self._shadow, self._decide = program, program.shadow, decide
+        self.program, self._shadow, self._decide, self._flight = program, program.shadow, decide, flight
         self.buffers = tuple(_buffers(program, arguments))
         numbers = program.block.unpack_from(arguments)[-2 * len(program.dynamic) :] if program.dynamic else ()
         self.dynamic = tuple(zip(numbers[::2], numbers[1::2], strict=True))
@@ -103,7 +105,8 @@ class LaunchShadow:
     def _make_table(self) -> HostMemory:
         rows = []
         for buffer, axes in zip(self.buffers, self._shadow.apart, strict=True):
-            cells = 0 if self._tells_apart(axes) else self._cells(buffer)
+            is_apart = self._tells_apart(axes) and not self._is_watched(buffer)
+            cells = 0 if is_apart else self._cells(buffer)
             rows.append((buffer.start, buffer.stop, cells, self._map(buffer)))
         rows.append((0, _U64, 0, 0))  # where `find` ends
         table = HostMemory(len(rows) * abi.BUFFER.size)
@@ -121,13 +124,21 @@ class LaunchShadow:
                 return False
         return True
 
+    def _is_watched(self, buffer: Buffer) -> bool:
+        """Whether other launches may come to it meanwhile."""
+        return self._flight is not None and self._flight.watches(buffer)
+
     def _cells(self, buffer: Buffer) -> int:
         """What the table says of the cells: memory that nobody writes has none."""
-        if buffer.argument.access == "In" or buffer.start == buffer.stop:
+        watched = self._is_watched(buffer)
+        if (buffer.argument.access == "In" and not watched) or buffer.start == buffer.stop:
             return 0
-        shift = granule_of(buffer.argument.dtype).bit_length() - 1
-        first, last = buffer.start >> shift, buffer.stop - 1 >> shift
-        return self._keep((last - first + 1) * abi.CELL_NBYTES).address - first * abi.CELL_NBYTES & _U64
+        granule = granule_of(buffer.argument.dtype)
+        first, last = buffer.start // granule, (buffer.stop - 1) // granule
+        memory = self._keep((last - first + 1) * abi.CELL_NBYTES)
+        if watched and self._flight is not None:
+            self._flight.keep(buffer, memory, first, granule)
+        return memory.address - first * abi.CELL_NBYTES & _U64
 
     def _map(self, buffer: Buffer) -> int:
         """What the table says of the bytes that were written: of an `Out` buffer by this launch."""

@@ -67,7 +67,8 @@ class Memory:
         else:
             if self.readers and stream not in self.readers:
                 # Who is done is forgotten: each reader holds its stream.
-                self.readers = {other: reader for other, reader in self.readers.items() if not reader.is_done}
+                pending = ((other, reader) for other, reader in self.readers.items() if not reader._finished)
+                self.readers = {other: reader for other, reader in pending if not reader._poll()}
             self.readers[stream] = done
             alone = len(self.readers) == 1 and (self.writer is None or self.writer.stream is stream)
             self.stream = stream if alone and self.foreign_stream is None else None

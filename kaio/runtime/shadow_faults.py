@@ -11,7 +11,7 @@ from kaio.program import HostProgram, PlacedArray, Site
 from kaio.runtime.host_faults import FaultRecord, position
 from kaio.runtime.host_shadow import Buffer
 
-__all__ = ["Places", "is_of_shadow", "shadow_error"]
+__all__ = ["Element", "Places", "is_of_shadow", "of_buffer", "shadow_error"]
 
 Dim3 = tuple[int, int, int]
 _WORDS = {abi.READ: "reads", abi.WRITE: "writes", abi.ATOMIC: "updates"}
@@ -36,10 +36,10 @@ class Places:
     shared_nbytes: int
     dynamic: tuple[tuple[int, int], ...] = ()
 
-    def find(self, program: HostProgram, address: int, space: str) -> _Element | None:
+    def find(self, program: HostProgram, address: int, space: str) -> Element | None:
         """The element at an address: of a buffer, of an array in shared memory, of a thread's own."""
         if space == "global":
-            return next((_of_buffer(b, address) for b in self.buffers if b.start <= address < b.stop), None)
+            return next((of_buffer(b, address) for b in self.buffers if b.start <= address < b.stop), None)
         if space == "local":
             assert program.shadow is not None
             return _of_array(program.shadow.local, address)
@@ -52,7 +52,7 @@ class Places:
 
 
 @dataclass(frozen=True)
-class _Element:
+class Element:
     """An element by its array's name and its index."""
 
     array: str
@@ -65,7 +65,7 @@ class _Element:
         return f"`{self.array}[{', '.join(map(str, self.index))}]`" if self.index else f"`{self.array}[()]`"
 
 
-def _of_array(arrays: tuple[PlacedArray, ...], offset: int) -> _Element | None:
+def _of_array(arrays: tuple[PlacedArray, ...], offset: int) -> Element | None:
     for array in arrays:
         number = (offset - array.offset) // array.dtype.itemsize
         index = []
@@ -73,11 +73,12 @@ def _of_array(arrays: tuple[PlacedArray, ...], offset: int) -> _Element | None:
             index.append(number % size)
             number //= size
         if number == 0:
-            return _Element(array.name, tuple(reversed(index)))
+            return Element(array.name, tuple(reversed(index)))
     return None
 
 
-def _of_buffer(buffer: Buffer, address: int) -> _Element:
+def of_buffer(buffer: Buffer, address: int) -> Element:
+    """The element of a buffer at an address."""
     rest, index = address - buffer.pointer, [0] * len(buffer.shape)
     axes = sorted(range(len(index)), key=lambda axis: -abs(buffer.strides[axis]))
     for axis in axes:
@@ -86,14 +87,14 @@ def _of_buffer(buffer: Buffer, address: int) -> _Element:
             # An axis that goes down in memory counts from its other end.
             index[axis] = min(last, rest // step) if step > 0 else min(last, -((rest) // -step))
             rest -= index[axis] * step
-    return _Element(buffer.argument.name, tuple(index), buffer.argument.access == "Out")
+    return Element(buffer.argument.name, tuple(index), buffer.argument.access == "Out")
 
 
 # ---------------------------------------------------------------------- messages
 def shadow_error(program: HostProgram, record: FaultRecord, places: Places, grid: Dim3, block: Dim3) -> KernelFault:
     """The error that says what the shadow found."""
     site = program.sites[record.site]
-    element = places.find(program, record.index, site.written) or _Element(site.text, ())
+    element = places.find(program, record.index, site.written) or Element(site.text, ())
     if element.array.startswith("$"):  # it was made without a name: `s, t = kaio.shared_mem(…), kaio.shared_mem(…)`
         element = replace(element, array=site.text)
     return _Found(program, record, site, element, grid, block).error()
@@ -103,7 +104,7 @@ class _Found:
     """One fault with the names of everything that it is about."""
 
     def __init__(
-        self, program: HostProgram, record: FaultRecord, site: Site, element: _Element, grid: Dim3, block: Dim3
+        self, program: HostProgram, record: FaultRecord, site: Site, element: Element, grid: Dim3, block: Dim3
     ) -> None:
         self.program, self.record, self.site, self.element = program, record, site, element
         self.space = site.written

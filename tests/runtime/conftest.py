@@ -93,7 +93,7 @@ class FakeKernel:
 
     name = "fake"
     max_threads = short = None
-    breaks = False
+    breaks = is_full = False
 
     def __init__(self, function: Callable[..., object]) -> None:
         self._function = function

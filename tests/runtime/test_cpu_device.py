@@ -524,7 +524,7 @@ def test_a_prepared_launch_repeats_and_notices_a_closed_buffer(cpu: Any) -> None
     x, seen = cpu.alloc_zeros(1, i32), []
 
     class Kernel:
-        name, max_threads, short = "count", None, None
+        name, max_threads, short, is_full = "count", None, None, False
 
         class kernel:
             breaks = False
@@ -538,7 +538,7 @@ def test_a_prepared_launch_repeats_and_notices_a_closed_buffer(cpu: Any) -> None
     for _ in range(3):
         prepared.launch()
     cpu.wait()
-    assert seen == [((2, 1, 1), (32, 1, 1), b"abc", 16, (1, 1, 1), RunOptions(fuel=7))] * 3
+    assert seen == [((2, 1, 1), (32, 1, 1), b"abc", 16, (1, 1, 1), RunOptions(fuel=7), [])] * 3
     x.close()
     with pytest.raises(kaio.BufferClosedError):
         prepared.launch()

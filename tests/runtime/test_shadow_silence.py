@@ -14,19 +14,14 @@ from tests.dsl.test_records import RECORDS, results
 from tests.test_examples import EXAMPLES, load
 
 FULL = kaio.Device("cpu", check="full")
-# What `grid_sync`, `cluster_sync` and the named barriers order is not known yet.
-NOT_ORDERED = ("cluster_shared", "grid_sync", "named_bar_arrive", "named_bar_sync")
 SHARES = re.compile(r"_mem\(|shared|atomic|sync|bar_|cluster|warp|block|matrix|kaio\.(load|store)\(|out\[(?!i\])")
 
 
-def _shared_records() -> list:
-    """The records whose examples do more than to set an element of each thread's own."""
-    waiting = pytest.mark.xfail(strict=True, reason="what it orders is not known yet")
-    names = [name for name, record in RECORDS.items() if SHARES.search(record.example)]
-    return [pytest.param(name, marks=[waiting] if name.removeprefix("kaio.") in NOT_ORDERED else []) for name in names]
+# The records whose examples do more than to set an element of each thread's own.
+SHARED = [name for name, record in RECORDS.items() if SHARES.search(record.example)]
 
 
-@pytest.mark.parametrize("name", _shared_records())
+@pytest.mark.parametrize("name", SHARED)
 def test_the_example_of_a_record_is_silent(name):
     assert any(np.any(array) for array in results(RECORDS[name], FULL))
 

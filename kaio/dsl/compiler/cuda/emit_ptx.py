@@ -27,6 +27,7 @@ from kaio.dsl.compiler.emission.constant_arrays import ConstantArrays
 from kaio.dsl.compiler.emission.dynamic import Inputs
 from kaio.dsl.compiler.emission.emit import Emitter
 from kaio.dsl.compiler.emission.notes import Notes
+from kaio.dsl.compiler.emission.orders import Orders
 from kaio.dsl.compiler.emission.scalars import extent, nbytes
 from kaio.dsl.compiler.emission.target import Axis, BufferValue
 from kaio.dsl.compiler.loop_nest import Loop
@@ -128,7 +129,7 @@ class CudaTarget(Checks):
         self.architecture, self.checks, self.sites = architecture, build.check != "off", Sites()
         self.failed: FaultExit | None = None
         self.module, self.typed, self.options, self.contract = module, typed, options, options.contract
-        self.notes = Notes()
+        self.notes, self.orders = Notes(), Orders()
         params = zip(typed.function.params, typed.arguments, strict=True)
         self.inputs, self.has_static = Inputs(typed), has_static
         self.parameters = [name for param, type_ in params for name in _parameter_names(param, type_)]

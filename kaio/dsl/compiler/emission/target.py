@@ -10,6 +10,7 @@ from llvmlite import ir as llvmlite_ir
 
 from kaio.dsl.compiler.emission.access import Access
 from kaio.dsl.compiler.emission.notes import Notes
+from kaio.dsl.compiler.emission.orders import Orders
 from kaio.errors import Place
 from kaio.print_abi import Line
 
@@ -28,6 +29,7 @@ class Target(Protocol):
     """What a machine must know to receive a typed function."""
 
     contract: bool
+    orders: Orders
     notes: Notes  # who is told what a thread does
 
     @property

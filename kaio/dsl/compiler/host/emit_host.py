@@ -20,10 +20,12 @@ from kaio.dsl.compiler.emission.arguments import argument_values
 from kaio.dsl.compiler.emission.checks import Sites
 from kaio.dsl.compiler.emission.emit import Emitter
 from kaio.dsl.compiler.emission.notes import Notes
+from kaio.dsl.compiler.emission.orders import Orders
 from kaio.dsl.compiler.host.host_body import Body
 from kaio.dsl.compiler.host.host_context import POINTER, VOID, load_arguments
 from kaio.dsl.compiler.host.host_drivers import emit_k_plain, emit_k_start_and_run
 from kaio.dsl.compiler.host.host_threads import Thread
+from kaio.dsl.compiler.host.ordering import Ordering
 from kaio.dsl.compiler.host.prove import Prover
 from kaio.dsl.compiler.host.split_body import SplitBody
 from kaio.dsl.compiler.straight import straight
@@ -54,6 +56,7 @@ class HostModule:
     local: tuple[PlacedArray, ...] = ()
     granule: int = 0
     apart: tuple[tuple[str, ...] | None, ...] = ()
+    orders: bool = False
 
     def __str__(self) -> str:
         return self.text
@@ -156,6 +159,7 @@ def _finish(body: Body, exported: tuple[str, ...], fast: Body | None = None) -> 
         local=() if body.shadow is None else body.shadow.local_arrays,
         granule=granule,
         apart=apart,
+        orders=isinstance(body.orders, Ordering) and body.orders.tells,
     )
     if fast is None or fast.prover is None:
         return made
@@ -180,7 +184,7 @@ class _PlainTarget:
 
     name: Literal["host"] = "host"
     contract = checks_asserts = False
-    notes = Notes()
+    notes, orders = Notes(), Orders()
 
     def _nothing(self, *_: Any) -> None:
         """Unchecked, unproved, unplaced."""

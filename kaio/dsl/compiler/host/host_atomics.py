@@ -31,6 +31,12 @@ def update(e: Emitter, u: Update) -> Value:
     something else than the launch looks on.
     """
     e.target.touch(e, u.pointer, u.access)
+    before = _updated(e, u)
+    e.target.orders.updated(e, u, before)
+    return before
+
+
+def _updated(e: Emitter, u: Update) -> Value:
     if u.access.space == "shared" or u.access.scope == "block":
         return _plain(e, u)
     alone = None if u.access.scope == "system" else e.target.alone(e)

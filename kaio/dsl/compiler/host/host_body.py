@@ -17,12 +17,14 @@ from kaio.dsl.compiler.emission.constant_arrays import ConstantArrays
 from kaio.dsl.compiler.emission.dynamic import Inputs
 from kaio.dsl.compiler.emission.emit import Emitter
 from kaio.dsl.compiler.emission.notes import Notes
+from kaio.dsl.compiler.emission.orders import Orders
 from kaio.dsl.compiler.emission.scalars import alignment, extent, memory_type, nbytes
 from kaio.dsl.compiler.emission.target import BufferValue
 from kaio.dsl.compiler.host.coverage import note_write
 from kaio.dsl.compiler.host.host_context import I32, I64
 from kaio.dsl.compiler.host.host_notes import HostNotes
 from kaio.dsl.compiler.host.host_threads import Thread
+from kaio.dsl.compiler.host.ordering import Ordering, orders_threads
 from kaio.dsl.compiler.host.prove import Prover
 from kaio.dsl.compiler.host.shadow import Shadow
 from kaio.dsl.compiler.loop_nest import may_spin
@@ -58,7 +60,11 @@ class Body(Thread):
         self.typed, self.contract, self.prover = typed, contract, prover
         self.constants = constants or ConstantArrays(module)
         self.shared_arrays: list[PlacedArray] = []
-        self.shadow = Shadow(self, self.inputs.types) if build.check == "full" else None
+        self.shadow: Shadow | None = None
+        self.orders = Orders()
+        if build.check == "full":
+            self.shadow = Shadow(self, self.inputs.types, in_clusters=_sees_clusters(typed))
+            self.orders = Ordering(self, self.shadow, tells=orders_threads(typed))
         self._scratches: dict[int, int] = {}
         self._exits: dict[Place, int] = {}
         self._returns = _returns(typed.function.source)
@@ -149,13 +155,17 @@ class Body(Thread):
         """Hints to the caches mean nothing here; a volatile load is made each time, and whole, and so is ``cv``."""
         self.touch(e, pointer, access)
         if access.how in ("volatile", "cv") and not isinstance(pointer.type.pointee, llvm.Aggregate | llvm.VectorType):
-            return e.b.load_atomic(pointer, "monotonic", _natural(pointer))
+            loaded = e.b.load_atomic(pointer, "monotonic", _natural(pointer))
+            if access.is_strong:
+                self.orders.accessed(e, pointer, access)
+            return loaded
         return e.b.load(pointer, align=alignment(e, pointer.type.pointee))
 
     def store(self, e: Emitter, value: llvm.Value, pointer: llvm.Value, access: Access) -> None:
         """Like `load`."""
         self.touch(e, pointer, access)
         if access.how == "volatile":
+            self.orders.accessed(e, pointer, access)
             e.b.store_atomic(value, pointer, "monotonic", _natural(pointer))
         else:
             e.b.store(value, pointer, align=alignment(e, value.type))
@@ -215,6 +225,11 @@ class Body(Thread):
         if (place.line, place.column) not in self._returns:
             return 0
         return min(self._exits.setdefault(place, len(self._exits) + 1), abi.MAX_EXITS)
+
+
+def _sees_clusters(typed: ir.Typed) -> bool:
+    """Whether threads come to the shared memory of other blocks."""
+    return any(getattr(call.callee, "name", "") == "cluster_shared" for _, call in ir.calls_of(typed))
 
 
 def _waits(typed: ir.Typed) -> bool:

@@ -248,6 +248,11 @@ class Thread(Checks):
         pointer = field_of(b, self.context, offset, I32)
         return pointer if index is None else b.gep(pointer, [b.zext(index, I64)])
 
+    def word(self, e: Emitter, word: int) -> llvm.Value:
+        """The address of one of the thread's words (`host_abi`), also where it never waits."""
+        words = e.b.load(field_of(e.b, self.context, abi.WORDS, POINTER))
+        return own_word(e.b, e.b.gep(words, [e.b.mul(e.b.zext(self.thread, I64), I64(4))]), word)
+
     def linear_thread(self, e: Emitter) -> llvm.Value:
         """The thread's number in its block."""
         return self.thread

@@ -36,7 +36,9 @@ def link_host(
         prints=module.prints,
         watched=module.watched,
         shared=module.shared,
-        shadow=Shadow(shadow_object(), module.granule, module.local, module.apart) if module.granule else None,
+        shadow=Shadow(shadow_object(), module.granule, module.local, module.apart, module.orders)
+        if module.granule
+        else None,
     )
     return replace(program, frame_nbytes=_frame_nbytes(program)) if module.waits else program
 

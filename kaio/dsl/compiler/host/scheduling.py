@@ -17,6 +17,7 @@ from kaio.dsl.atomic import atomic_add, atomic_max
 from kaio.dsl.compiler.host.scheduling_blocks import run_block
 from kaio.dsl.compiler.host.scheduling_groups import run_groups
 from kaio.dsl.compiler.host.shadow_clocks import begin_blocks
+from kaio.dsl.compiler.host.shadow_order import begin_knowing
 from kaio.dsl.compiler.host.shadow_rules import settle_blocks
 from kaio.dsl.types import D2, In, InOut
 from kaio.dtypes import i32, i64
@@ -75,6 +76,7 @@ def worker(
             c[_BLOCK_IDX + 1] = y
             c[_BLOCK_IDX + 2] = z
             begin_blocks(c, words, 1)
+            begin_knowing(c, words, 1)
             run_block(context, c, words, kinds, reach, start, run, waits, 0, control, progress)
             if settle_blocks(c, q, 1) | c[_FAULT] != 0:
                 atomic_max(control, _STOP, i64(_FINISHING))

@@ -10,6 +10,7 @@ from kaio.dsl.compiler.host.scheduling_order import let_run, order_warps
 from kaio.dsl.compiler.host.scheduling_steps import native
 from kaio.dsl.compiler.host.scheduling_warps import report, report_stuck, run_warp
 from kaio.dsl.compiler.host.shadow_clocks import pass_barrier
+from kaio.dsl.compiler.host.shadow_order import meet_barrier
 from kaio.dtypes import i32, i64
 
 __all__ = ["run_block"]
@@ -55,6 +56,7 @@ def run_threads(context, c, words, kinds, reach, step, run, state, control, prog
                 return state
             count(c, words, threads)
         pass_barrier(c, words)
+        meet_barrier(c)
         progress[0] += 1
         native(run, context, 0, threads, state)
     return 0
@@ -102,6 +104,7 @@ def run_warps(context, c, words, kinds, reach, step, run, state, control, progre
                 return state
             count(c, words, threads)
         pass_barrier(c, words)
+        meet_barrier(c)
         progress[0] += 1
     return 0
 

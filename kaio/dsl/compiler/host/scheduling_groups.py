@@ -17,7 +17,9 @@ from kaio.dsl.compiler.host.scheduling_blocks import run_block
 from kaio.dsl.compiler.host.scheduling_order import begin_order
 from kaio.dsl.compiler.host.scheduling_steps import of_slot
 from kaio.dsl.compiler.host.shadow_clocks import begin_blocks
+from kaio.dsl.compiler.host.shadow_order import begin_knowing, meet_blocks
 from kaio.dsl.compiler.host.shadow_rules import settle_blocks
+from kaio.dsl.compiler.host.shadow_visits import find_freed
 from kaio.dtypes import i32, i64
 
 __all__ = ["run_groups"]
@@ -61,7 +63,9 @@ def run_groups(
                 c[_USED] = used * group
                 prepare(c, q, place * group, group)
             begin(c, q, place * group, group, (number * stride + offset) % blocks)
-            begin_blocks(of_slot(c, place * group, _CONTEXT_NBYTES // 4), of_slot(words, place * group, _WORDS), group)
+            new, their_words = of_slot(c, place * group, _CONTEXT_NBYTES // 4), of_slot(words, place * group, _WORDS)
+            begin_blocks(new, their_words, group)
+            begin_knowing(new, their_words, group)
             number += 1
             living += 1
             atomic_add(control, _ALIVE, 1)
@@ -74,7 +78,10 @@ def run_groups(
                 waiting = run_group(
                     context, c, q, words, kinds, reach, start, run, waits, place * group, group, control, progress
                 )
-                if waiting <= 0 and settle_blocks(own, of_slot(q, place * group, _CONTEXT_NBYTES // 8), group) != 0:
+                wide = of_slot(q, place * group, _CONTEXT_NBYTES // 8)
+                if waiting == 0:
+                    find_freed(own, wide, of_slot(words, place * group, _WORDS), group)
+                if waiting <= 0 and settle_blocks(own, wide, group) != 0:
                     waiting = -1
                 if waiting < 0:
                     atomic_max(control, _STOP, i64(_FINISHING))
@@ -99,7 +106,7 @@ def run_group(context, c, q, words, kinds, reach, start, run, waits, first, grou
     unit = of_slot(c, first, _CONTEXT_NBYTES // 4)
     is_new = unit[_UNIT] == 2
     unit[_UNIT] = 1
-    if not is_new and let_go(c, kinds, first, group) == 0:
+    if not is_new and let_go(c, words, kinds, first, group) == 0:
         return report_apart(c, q, kinds, first, group)
     waiting = 0
     for slot in range(first, first + group):
@@ -166,7 +173,7 @@ def begin(c, q, first, group, number):
 
 
 # ------------------------------------------------------------------ blocks that wait for each other
-def let_go(c, kinds, first, group):
+def let_go(c, words, kinds, first, group):
     """Mark, by a negative site, the blocks that go on: all of a cluster or of the grid that are at one barrier, or one
     in which threads pause.
     """
@@ -176,6 +183,8 @@ def let_go(c, kinds, first, group):
         if site > 0:
             low, high = partners(c, kinds, slot, site, first, group)
             if other_site(c, low, high, site) < 0:
+                if kinds[site] & 255 != _PAUSE:
+                    meet_blocks(c, words, low, high, kinds[site] & 255 != _CLUSTER)
                 for other in range(low, high):
                     of_slot(c, other, _CONTEXT_NBYTES // 4)[_SITE] = -site
                     found += 1

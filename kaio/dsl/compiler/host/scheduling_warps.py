@@ -9,6 +9,7 @@ from kaio import host_abi as abi
 from kaio.dsl.compiler.host.scheduling_order import let_run
 from kaio.dsl.compiler.host.scheduling_steps import lanes_at, take_row
 from kaio.dsl.compiler.host.shadow_clocks import pass_warp
+from kaio.dsl.compiler.host.shadow_order import meet_warp
 from kaio.dtypes import i32, u32
 
 __all__ = ["report", "report_stuck", "run_warp"]
@@ -107,6 +108,7 @@ def take(c, words, site, first, members):
     """Keep what the lanes of an operation have given, for those that are resumed now."""
     if site & 255 == _WARP_SYNC or site & 255 == _WARP_SYNC_ALL:
         pass_warp(c, words, first, members)
+        meet_warp(c, first, members)
     c[_MEMBERS] = i32(members)
     for word in range(site >> 8):
         take_row(c, words, word, first)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir as llvm
 
+from kaio import order_abi as order
 from kaio import shadow_abi as abi
 from kaio.dsl.compiler.emission.access import Access
 from kaio.dsl.compiler.emission.arguments import argument_types
@@ -37,8 +38,8 @@ _STRENGTHS = {"block": abi.ATOMIC_IN_BLOCK, "device": abi.ATOMIC_IN_GRID, "syste
 class Shadow:
     """What the body of a kernel asks of each access."""
 
-    def __init__(self, thread: Thread, types: Iterable[Type | None]) -> None:
-        self._thread = thread
+    def __init__(self, thread: Thread, types: Iterable[Type | None], *, in_clusters: bool) -> None:
+        self._thread, self._in_clusters = thread, in_clusters
         self._code = Code(thread.module)
         self._buffers: dict[int, int] = {}  # the number of a buffer among the arguments, by its LLVM value
         self._types = tuple(types)
@@ -106,7 +107,8 @@ class Shadow:
 
     def _touch_shared(self, e: Emitter, pointer: llvm.Value, access: Access) -> None:
         what = self._what(e, access, pointer) | abi.IN_SHARED | abi.IN_CLUSTER * (access.space == "cluster")
-        is_usual = access.space == "shared" and not access.is_strong
+        # The code of the usual cases takes all accesses to shared memory for those of one block, and for done.
+        is_usual = access.space == "shared" and not self._in_clusters and _is_plain(access)
         kind = ("write" if access.kind == "write" else "read") if is_usual else "other"
         found = I1(0)
         for address in self._granules(e, pointer, access):
@@ -125,9 +127,16 @@ class Shadow:
             self._code.check_written(b, self._who, address, I32(what), row, size)
         if access.kind != "read":
             self._code.mark_written(b, row, address, size)
-        if access.read_only:
-            return  # nobody writes it while the kernel runs
-        kind = "other" if access.is_strong else access.kind
+        if access.read_only:  # nobody writes it while the kernel runs, unless another launch does
+            with b.if_then(self._code.has_cells(b, row), likely=False):
+                self._ask_buffer(e, "other", pointer, access, what, row)
+            return
+        self._ask_buffer(e, access.kind if _is_plain(access) else "other", pointer, access, what, row)
+
+    def _ask_buffer(
+        self, e: Emitter, kind: str, pointer: llvm.Value, access: Access, what: int, row: llvm.Value
+    ) -> None:
+        b = e.b
         shift = I64(granule_of(access.dtype).bit_length() - 1)
         found = I1(0)
         for place in self._granules(e, pointer, access):
@@ -143,6 +152,10 @@ class Shadow:
         sizes = self._sizes[number]
         axes = None if sizes is None else self.apart.grid_axes(pointer, root, sizes, self._thread.registers)
         self.apart.note(number, axes)
+
+    def wait_for_copies(self, e: Emitter, groups: int) -> None:
+        """The thread waits until at most so many of its groups are under way."""
+        self._code.decide(e.b, self._who, I64(0), I64(groups), I32(order.WAIT))
 
     @property
     def _who(self) -> list[llvm.Value]:
@@ -187,6 +200,10 @@ class Shadow:
     def finish_code(self) -> int:
         """Say to the code of the accesses what is known now; gives the granule of shared memory."""
         return self._code.finish()
+
+
+def _is_plain(access: Access) -> bool:
+    return not access.is_strong and access.how != "async"
 
 
 def _root(pointer: llvm.Value) -> llvm.Value:

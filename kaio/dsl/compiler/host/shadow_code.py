@@ -79,6 +79,10 @@ class Code:
         table = b.load(field_of(b, context, abi.BUFFERS, POINTER))
         return b.gep(table, [I64(number * abi.BUFFER.size)])
 
+    def has_cells(self, b: llvm.IRBuilder, row: llvm.Value) -> llvm.Value:
+        """i1: whether anybody keeps who comes to a buffer."""
+        return b.icmp_unsigned("!=", b.load(field_of(b, row, abi.BUFFER_CELLS, I64)), I64(0))
+
     def check_written(
         self,
         b: llvm.IRBuilder,

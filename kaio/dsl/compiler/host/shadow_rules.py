@@ -9,10 +9,12 @@ The code of a kernel decides the usual cases itself (`shadow.py`) and asks here 
 from __future__ import annotations
 
 from kaio import host_abi as abi
+from kaio import order_abi as order
 from kaio import shadow_abi as shadow
 from kaio.dsl.atomic import atomic_cas, atomic_exch
 from kaio.dsl.compiler.host.scheduling_steps import of_slot
-from kaio.dsl.compiler.host.shadow_known import is_known
+from kaio.dsl.compiler.host.shadow_async import wait_for_copies
+from kaio.dsl.compiler.host.shadow_known import is_known, is_of_before, is_seen, is_told
 from kaio.dsl.types import D2, InOut
 from kaio.dtypes import i32, i64
 
@@ -29,6 +31,12 @@ _W_WHEN, _W_WHO, _W_WHAT, _R_WHAT = shadow.W_WHEN, shadow.W_WHO, shadow.W_WHAT, 
 _R1_WHEN, _R1_WHO, _R2_WHEN, _R2_WHO = shadow.R1_WHEN, shadow.R1_WHO, shadow.R2_WHEN, shadow.R2_WHO
 _SITE, _STRENGTH, _ATOMIC = shadow.MOST_SITES - 1, shadow.STRENGTH_SHIFT, shadow.ATOMIC_IN_BLOCK
 _READS, _WRITES, _IN_SHARED, _NBYTES = shadow.READS, shadow.WRITES, shadow.IN_SHARED, shadow.NBYTES_SHIFT
+_ASYNC, _WAIT, _GROUP_TIME, _GROUP = shadow.ASYNC, order.WAIT, order.GROUP_TIME, order.GROUP
+_SEES = order.SEES
+_IN_CLUSTER, _RANK, _VISITS, _VISIT = (
+    shadow.IN_CLUSTER, abi.CLUSTER_RANK // 4, order.VISITS // 4, order.VISIT_NBYTES,
+)  # fmt: skip
+_SHARED, _SHARED_STRIDE = abi.SHARED // 8, abi.SHARED_STRIDE // 8
 _RACE, _UNINITIALISED, _OF_THREAD = shadow.RACE, shadow.UNINITIALISED, shadow.OF_THREAD
 _UNSETTLED, _UNSETTLED_THREAD, _UNSETTLED_WHAT, _UNSETTLED_ADDRESS = (
     shadow.UNSETTLED // 4, shadow.UNSETTLED_THREAD // 4, shadow.UNSETTLED_WHAT // 4, shadow.UNSETTLED_ADDRESS // 8,
@@ -50,6 +58,9 @@ def decide(
     `what` is as `shadow_abi` says. Without a cell, memory is read that nobody has written. `locks`: of cells that
     several workers see, none where one worker runs the launch.
     """
+    if what & _WAIT != 0:
+        wait_for_copies(c, words, thread, i32(address))
+        return
     if cell.size == 0:
         leave_unsettled(c, q, address, thread, what)
         return
@@ -61,6 +72,8 @@ def decide(
     found = conflict(cell, c, words, thread, what)
     if found <= 0:
         note(cell, c, words, thread, what)
+        if what & _IN_CLUSTER != 0:
+            note_visit(c, q, words, address, thread, what)
         if found < 0:
             leave_unsettled(c, q, address, thread, what)
     elif found == _R2_WHEN + 1:
@@ -79,13 +92,13 @@ def conflict(cell, c, words, thread, what):
     -1 for a read of shared memory that nobody of the block has written.
     """
     first = c[_START] if what & _IN_SHARED != 0 else 1  # what is earlier, is empty
-    if cell[_W_WHEN] < first:
+    if is_of_before(c, cell[_W_WHEN], first):
         if what & _IN_SHARED != 0 and what & _READS != 0:
             return -1
     elif is_apart(c, words, thread, what, cell[_W_WHO], cell[_W_WHEN], cell[_W_WHAT]):
         return _W_WHEN + 1
     for place in range(_R1_WHEN, _R2_WHEN + 1, 2):
-        if cell[place] >= first:
+        if not is_of_before(c, cell[place], first):
             other = cell[_R_WHAT] >> ((place - _R1_WHEN) * 8)
             # Two reads are no conflict. One of the two may stand for an atomic update, which writes, too.
             matters = what & _WRITES != 0 or (other >> _STRENGTH) & 3 >= _ATOMIC
@@ -96,36 +109,61 @@ def conflict(cell, c, words, thread, what):
 
 def is_apart(c, words, thread, what, who, when, other):
     """Whether nothing orders this access with another one, and both being strong does not make that right."""
-    if is_known(c, words, thread, who, when):
-        return False
     own, strength = (what >> _STRENGTH) & 3, (other >> _STRENGTH) & 3
-    if own == 0 or strength == 0:
-        return True
     is_of_block = own == _ATOMIC or strength == _ATOMIC
-    return is_of_block and (who < c[_FIRST] or who >= c[_FIRST] + c[_THREADS])
+    if own != 0 and strength != 0 and not (is_of_block and (who < c[_FIRST] or who >= c[_FIRST] + c[_THREADS])):
+        return False
+    return is_known(c, words, thread, who, when) == 0
 
 
 def note(cell, c, words, thread, what):
     """Put an access into the cell, which conflicts with none that is there."""
     me, now = c[_FIRST] + thread, words[_CLOCK, thread]
     first = c[_START] if what & _IN_SHARED != 0 else 1
+    if what & _ASYNC != 0:
+        me, now = ~me, _GROUP_TIME + words[_GROUP, thread]
     if what & _WRITES != 0:
         # Of two atomic updates that nothing orders both are kept, for whoever comes after one only.
-        is_second = is_free(cell, c, words, thread, first, _W_WHEN) == 0
-        if is_second and is_free(cell, c, words, thread, first, _R2_WHEN):
+        is_second = not is_over(cell, c, words, thread, what, first, _W_WHEN)
+        if is_second and is_over(cell, c, words, thread, what, first, _R2_WHEN):
             keep_read(cell, _R2_WHEN, cell[_W_WHO], cell[_W_WHEN], cell[_W_WHAT])
         cell[_W_WHEN] = now
         cell[_W_WHO] = me
         cell[_W_WHAT] = (what & 0xFFFF) | ((what >> _NBYTES) << 16)
-    elif is_free(cell, c, words, thread, first, _R1_WHEN):
+        if (what >> _STRENGTH) & 3 == 0:  # whoever knows of this write knows of the reads before it
+            cell[_R1_WHEN] = 0
+            cell[_R2_WHEN] = 0
+    elif is_over(cell, c, words, thread, what, first, _R1_WHEN):
         keep_read(cell, _R1_WHEN, me, now, what)
-    elif is_free(cell, c, words, thread, first, _R2_WHEN) or is_farther(cell, c, me):
+    elif is_over(cell, c, words, thread, what, first, _R2_WHEN) or is_farther(cell, c, me):
         keep_read(cell, _R2_WHEN, me, now, what)
 
 
-def is_free(cell, c, words, thread, first, place):
-    """Whether an access need not be kept: there is none, it is this thread's own, or it happened before."""
-    return cell[place] < first or is_known(c, words, thread, cell[place + 1], cell[place]) != 0
+def is_over(cell, c, words, thread, what, first, place):
+    """Whether an access in the cell happened before, or is of a block that was here before; perhaps not if that takes
+    long to find out. A strong access does not ask the runtime: flags and counters are hot, and who races with them is
+    plain.
+    """
+    when, who = cell[place], cell[place + 1]
+    if is_of_before(c, when, first):
+        return True
+    if when >= _GROUP_TIME:
+        return is_known(c, words, thread, who, when) != 0
+    if (what >> _STRENGTH) & 3 != 0:
+        return is_seen(c, words, thread, who, when) != 0
+    return is_told(c, words, thread, who, when, _SEES) != 0
+
+
+def note_visit(c, q, words, address, thread, what):
+    """Say to the block whose shared memory this is that another one has come there."""
+    away = i32((address - q[_SHARED]) // q[_SHARED_STRIDE])
+    if away != 0:
+        there = of_slot(c, away, _CONTEXT_NBYTES // 4)
+        visit = _VISITS + c[_RANK] * (_VISIT // 4)
+        there[visit] = words[_CLOCK, thread]
+        there[visit + 1] = thread
+        there[visit + 2] = what
+        of_slot(q, away, _CONTEXT_NBYTES // 8)[_VISITS // 2 + c[_RANK] * (_VISIT // 8) + 2] = address
 
 
 def is_farther(cell, c, me):
@@ -169,7 +207,7 @@ def record(c, q, kind, address, thread, what, who, other):
         c[_FAULT_OTHER] = other & _SITE
         q[_FAULT_INDEX] = address
         kinds = kind_of(what) | (kind_of(other) << 4) | (((what >> _NBYTES) & 127) << 8)
-        q[_FAULT_SIZE] = (i64(kinds) << 32) | i64(who)
+        q[_FAULT_SIZE] = (i64(kinds | i32(who < 0) << 15) << 32) | i64(~who if who < 0 else who)
 
 
 def kind_of(what):
@@ -182,10 +220,12 @@ def settle_blocks(c, q, blocks):
 
     It comes before any other fault of the block: whoever reads what nobody has written goes astray. 1 if there is one.
     """
-    found = 0
+    found, races = 0, 0
+    for slot in range(blocks):
+        races |= i32(of_slot(c, slot, _CONTEXT_NBYTES // 4)[_FAULT] == _RACE)
     for slot in range(blocks):
         own = of_slot(c, slot, _CONTEXT_NBYTES // 4)
-        if own[_SHADOWED] != 0 and own[_UNSETTLED] != 0 and own[_FAULT] != _RACE:
+        if own[_SHADOWED] != 0 and own[_UNSETTLED] != 0 and races == 0:
             wide = of_slot(q, slot, _CONTEXT_NBYTES // 8)
             own[_FAULT] = 0
             record(

@@ -12,6 +12,7 @@ from kaio.dsl.compiler.emission.access import Access
 from kaio.dsl.compiler.emission.checks import Sites
 from kaio.dsl.compiler.emission.dynamic import Inputs
 from kaio.dsl.compiler.emission.notes import Notes
+from kaio.dsl.compiler.emission.orders import Orders
 from kaio.dsl.compiler.host.host_context import field_of
 from kaio.dsl.compiler.host.host_threads import Thread
 from kaio.dsl.compiler.ptx.extents import Extents, Stretch
@@ -41,7 +42,7 @@ class PtxThread(Thread):
     """
 
     contract = checks_asserts = False
-    notes = Notes()
+    notes, orders = Notes(), Orders()
     walk: Walk
 
     def __init__(
