@@ -170,6 +170,11 @@ class Body(Thread):
         else:
             e.b.store(value, pointer, align=alignment(e, value.type))
 
+    def resumed(self, e: Emitter) -> None:
+        """See `Thread`."""
+        if self.shadow is not None:
+            self.shadow.resumed(e)
+
     def touch(self, e: Emitter, pointer: llvm.Value, access: Access) -> None:
         """The full checks look at every access, and who watches where a kernel writes."""
         if self.shadow is not None:

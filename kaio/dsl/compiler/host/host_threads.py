@@ -207,6 +207,10 @@ class Thread(Checks):
         switch = e.b.switch(state, self._leave)
         switch.add_case(I8(0), resumed)
         e.b.position_at_end(resumed)
+        self.resumed(e)
+
+    def resumed(self, e: Emitter) -> None:
+        """The thread goes on that has waited: what others may have changed is read again."""
 
     def exchange(
         self,

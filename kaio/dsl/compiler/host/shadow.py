@@ -53,12 +53,17 @@ class Shadow:
         b = self._thread.b
         self._area, self._written = (b.alloca(I8, size=I32(0), name=name) for name in ("local", "written"))
         self._area.align = 16
+        self._code.begin(b, self._who)
         flat = iter(self._thread.arguments)
         for type_ in self._types:
             values = [next(flat) for _ in range(len(argument_types((type_,))))]
             if isinstance(type_, BufferType):
                 self._buffers[id(values[0])] = len(self._sizes)
                 self._sizes.append(None if type_.strided else values[1:])
+
+    def resumed(self, e: Emitter) -> None:
+        """The thread goes on that has waited."""
+        self._code.look_again(e.b, self._who)
 
     def finish(self) -> None:
         """All accesses are there."""

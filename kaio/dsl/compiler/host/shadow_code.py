@@ -20,7 +20,9 @@ from kaio.dsl.compiler.host.host_context import I1, I32, I64, POINTER, VOID, fie
 __all__ = ["Code"]
 
 _GRANULE = "shadow.granule"
-_SHARED = [POINTER, I32, I64, I32]  # context, thread, address, what
+_WHO = [POINTER, I32]  # context, thread
+_VIEW = [I64, I32, I32, I32, I32.as_pointer()]  # cells, start, base, the thread's number, where its time is
+_SHARED = [I64, I32]  # address, what
 _BUFFER = [*_SHARED, POINTER, I64]  # and the row of the table of buffers, the shift of an address to its granule
 
 
@@ -30,6 +32,22 @@ class Code:
     def __init__(self, module: llvm.Module) -> None:
         self._module = module
         self._granules: set[int] = set()
+        self._slots: list[llvm.Value] = []
+
+    def begin(self, b: llvm.IRBuilder, who: list[llvm.Value]) -> None:
+        """The entry of a thread's function."""
+        self._slots = [b.alloca(kind) for kind in _VIEW]
+        self.look_again(b, who)
+
+    def look_again(self, b: llvm.IRBuilder, who: list[llvm.Value]) -> None:
+        """Read what does not change before the thread waits, so that LLVM keeps it in registers."""
+        context, thread = who
+        fields = [b.load(field_of(b, context, at, I32)) for at in (abi.START, abi.BASE, abi.FIRST)]
+        words = b.bitcast(b.load(field_of(b, context, host_abi.WORDS, POINTER)), I32.as_pointer())
+        clock = b.gep(words, [b.zext(b.add(thread, I32(abi.CLOCK * host_abi.WORD_STRIDE)), I64)])
+        seen = [b.load(field_of(b, context, abi.CELLS, I64)), *fields[:2], b.add(fields[2], thread), clock]
+        for value, slot in zip(seen, self._slots, strict=True):
+            b.store(value, slot)
 
     def note_granule(self, nbytes: int) -> None:
         """Elements of shared memory have parts of so many bytes."""
@@ -54,10 +72,9 @@ class Code:
     def ask(self, b: llvm.IRBuilder, name: str, who: list[llvm.Value], rest: list[llvm.Value]) -> llvm.Value:
         """i1: whether an access is wrong; `name` is ``shared`` or ``buffer`` and ``read``, ``write`` or ``other``."""
         space, kind = name.split(".")
-        function = self._function(
-            f"shadow.{name}", _SHARED if space == "shared" else _BUFFER, I1, getattr(self, f"_{space}_{kind}")
-        )
-        return b.call(function, [*who, *rest])
+        kinds = [*_WHO, *_VIEW, *(_SHARED if space == "shared" else _BUFFER)]
+        function = self._function(f"shadow.{name}", kinds, I1, getattr(self, f"_{space}_{kind}"))
+        return b.call(function, [*who, *map(b.load, self._slots), *rest])
 
     def decide(
         self,
@@ -94,7 +111,7 @@ class Code:
     ) -> None:
         """Tell the rules of bytes that have not been written, as far as anybody keeps that."""
         function = self._function(
-            f"shadow.check_written.{size}", [*_SHARED, POINTER], VOID, partial(self._check_written, size)
+            f"shadow.check_written.{size}", [*_WHO, *_SHARED, POINTER], VOID, partial(self._check_written, size)
         )
         b.call(function, [*who, address, what, row])
 
@@ -125,14 +142,13 @@ class Code:
         b.ret_void()
 
     # -------------------------------------------------------------- shared memory
-    def _shared(self, b: llvm.IRBuilder, context: llvm.Value, thread: llvm.Value, address: llvm.Value) -> _Cell:
+    def _shared(self, b: llvm.IRBuilder, args: tuple[llvm.Value, ...]) -> _Cell:
+        cells, address, what = args[2], *args[7:]
         shift = b.zext(b.load(self._granule), I64)
-        start = b.load(field_of(b, context, abi.CELLS, I64))
-        return _Cell(b, context, thread, b.add(_cell_offset(b, address, shift), start))
+        return _Cell(b, args, b.add(_cell_offset(b, address, shift), cells), address, what)
 
     def _shared_read(self, b: llvm.IRBuilder, *args: llvm.Value) -> None:
-        context, thread, address, what = args
-        cell = self._shared(b, context, thread, address)
+        cell = self._shared(b, args)
         begun = b.sub(cell.time(abi.W_WHEN), cell.start)
         is_earlier = b.icmp_unsigned("<", begun, b.sub(cell.base, cell.start))
         is_own = b.and_(b.icmp_signed(">=", begun, I32(0)), cell.is_own_and_plain())
@@ -144,95 +160,86 @@ class Code:
             with b.if_then(b.and_(b.icmp_signed("==", one, cell.now), is_kept), likely=True):
                 b.ret(I1(0))
             with b.if_then(b.icmp_signed("<", one, cell.base)):
-                cell.keep_read(what)
+                cell.keep_read(cell.what)
                 b.ret(I1(0))
-        b.ret(self.decide(b, [context, thread], cell.number, address, what))
+        b.ret(self.decide(b, cell.who, cell.number, cell.address, cell.what))
 
     def _shared_write(self, b: llvm.IRBuilder, *args: llvm.Value) -> None:
-        context, thread, address, what = args
-        cell = self._shared(b, context, thread, address)
+        cell = self._shared(b, args)
         is_free = I1(1)
         for when in (abi.W_WHEN, abi.R1_WHEN, abi.R2_WHEN):
             is_earlier = b.icmp_signed("<", cell.time(when), cell.base)
             is_free = b.and_(is_free, b.or_(is_earlier, cell.is_mine(when + 1)))
         with b.if_then(is_free, likely=True):
-            cell.keep_write(what)
+            cell.keep_write(cell.what)
             b.ret(I1(0))
-        b.ret(self.decide(b, [context, thread], cell.number, address, what))
+        b.ret(self.decide(b, cell.who, cell.number, cell.address, cell.what))
 
     def _shared_other(self, b: llvm.IRBuilder, *args: llvm.Value) -> None:
-        context, thread, address, what = args
-        cell = self._shared(b, context, thread, address)
-        b.ret(self.decide(b, [context, thread], cell.number, address, what))
+        cell = self._shared(b, args)
+        b.ret(self.decide(b, cell.who, cell.number, cell.address, cell.what))
 
     # -------------------------------------------------------------- buffers
     def _buffer(self, b: llvm.IRBuilder, args: tuple[llvm.Value, ...], is_usual: bool) -> _Cell:
         """The cell of a buffer's granule. The builder then stands where the code may decide on its own."""
-        context, thread, address, what, row, shift = args
+        address, what, row, shift = args[7:]
         start = b.load(field_of(b, row, abi.BUFFER_CELLS, I64))
         with b.if_then(b.icmp_unsigned("==", start, I64(0))):
             b.ret(I1(0))
-        cell = _Cell(b, context, thread, b.add(_cell_offset(b, address, shift), start))
+        cell = _Cell(b, args, b.add(_cell_offset(b, address, shift), start), address, what)
         if is_usual:  # several workers see the cell: the rules take turns
-            alone = b.load(field_of(b, context, host_abi.ALONE, I32))
+            alone = b.load(field_of(b, args[0], host_abi.ALONE, I32))
             with b.if_then(b.icmp_unsigned("==", alone, I32(0))):
-                b.ret(self.decide(b, [context, thread], cell.number, address, what))
+                b.ret(self.decide(b, cell.who, cell.number, cell.address, cell.what))
         return cell
 
     def _buffer_read(self, b: llvm.IRBuilder, *args: llvm.Value) -> None:
-        context, thread, address, what, *_ = args
         cell = self._buffer(b, args, is_usual=True)
         with b.if_then(b.or_(cell.is_before(abi.W_WHEN), cell.is_own_and_plain()), likely=True):
             is_kept = b.and_(b.icmp_signed("==", cell.time(abi.R1_WHEN), cell.now), cell.is_mine(abi.R1_WHO))
             with b.if_then(is_kept):
                 b.ret(I1(0))
             with b.if_then(cell.is_before(abi.R1_WHEN), likely=True):
-                cell.keep_read(what)
+                cell.keep_read(cell.what)
                 b.ret(I1(0))
-        b.ret(self.decide(b, [context, thread], cell.number, address, what))
+        b.ret(self.decide(b, cell.who, cell.number, cell.address, cell.what))
 
     def _buffer_write(self, b: llvm.IRBuilder, *args: llvm.Value) -> None:
-        context, thread, address, what, *_ = args
         cell = self._buffer(b, args, is_usual=True)
         is_free = I1(1)
         for when in (abi.W_WHEN, abi.R1_WHEN, abi.R2_WHEN):
             is_free = b.and_(is_free, b.or_(cell.is_before(when), cell.is_mine(when + 1)))
         with b.if_then(is_free, likely=True):
-            cell.keep_write(what)
+            cell.keep_write(cell.what)
             b.ret(I1(0))
-        b.ret(self.decide(b, [context, thread], cell.number, address, what))
+        b.ret(self.decide(b, cell.who, cell.number, cell.address, cell.what))
 
     def _buffer_other(self, b: llvm.IRBuilder, *args: llvm.Value) -> None:
-        context, thread, address, what, *_ = args
         cell = self._buffer(b, args, is_usual=False)
-        b.ret(self.decide(b, [context, thread], cell.number, address, what))
+        b.ret(self.decide(b, cell.who, cell.number, cell.address, cell.what))
 
 
 @dataclass
 class _Cell:
-    """A cell as a thread sees it now; `number` is its address."""
+    """A cell as a thread sees it that makes an access; `number` is where it is, `args` begin with `_WHO`, `_VIEW`."""
 
     b: llvm.IRBuilder
-    context: llvm.Value
-    thread: llvm.Value
+    args: tuple[llvm.Value, ...]
     number: llvm.Value
+    address: llvm.Value
+    what: llvm.Value
 
     def __post_init__(self) -> None:
         b = self.b
         self.cell = b.inttoptr(self.number, I32.as_pointer())
-        words = b.bitcast(b.load(field_of(b, self.context, host_abi.WORDS, POINTER)), I32.as_pointer())
-        place = b.add(self.thread, I32(abi.CLOCK * host_abi.WORD_STRIDE))
-        self.now = b.load(b.gep(words, [b.zext(place, I64)]))
-        self.start, self.base, self.first = (self._field(at) for at in (abi.START, abi.BASE, abi.FIRST))
-        self.me = b.add(self.first, self.thread)
-
-    def _field(self, offset: int) -> llvm.Value:
-        return self.b.load(field_of(self.b, self.context, offset, I32))
+        self.context, self.thread, _, self.start, self.base, self.me, clock = self.args[:7]
+        self.who, self.now = [self.context, self.thread], b.load(clock)
+        self.first = b.sub(self.me, self.thread)
 
     @cached_property
     def threads(self) -> llvm.Value:
         """The threads of the block."""
-        return self._field(host_abi.THREADS)
+        return self.b.load(field_of(self.b, self.context, host_abi.THREADS, I32))
 
     def _place(self, word: int) -> llvm.Value:
         return self.b.gep(self.cell, [I64(word)], inbounds=True)
