@@ -1,4 +1,4 @@
-"""Threads that do not meet where they should: each is a fault of kind "divergence", whatever the order of the threads."""
+"""Threads that do not meet where they should: a fault of kind "divergence", whatever the order of the threads."""
 
 from __future__ import annotations
 

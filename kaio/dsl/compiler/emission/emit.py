@@ -223,13 +223,17 @@ class Emitter:
                 self.target.fail(self, text)
 
     def _go_round(self, frame: Frame, block: ir.Block) -> None:
-        """Tell the target where a loop goes back to its head, of which it is not known how often it does."""
+        """Tell the target where a loop goes back to its head, of which it is not known how often it does.
+
+        The loops of kaio's own functions end.
+        """
+        if self.is_inside_own:
+            return
         for label in block.targets():
             if frame.order[label] <= frame.order[block.label]:
                 loop = frame.nest[label]
                 if loop.iterator is None:
-                    place = self.place if self.is_inside_own else frame.place_of(label, block.label)
-                    self.target.go_round(self, place, loop)
+                    self.target.go_round(self, frame.place_of(label, block.label), loop)
 
     def _go(self, frame: Frame, at: int, label: int) -> None:
         frame.edges.add((at, label))
@@ -453,11 +457,10 @@ class Emitter:
 
     def _iterate(self, frame: Frame, iterator: str, span: RangeValue) -> RangeValue:
         """Tell the target how many turns a loop has that begins here, where that is known."""
-        place = frame.counted.get(iterator)
+        place = None if self.is_inside_own else frame.counted.get(iterator)
         if place is not None:
             type_ = frame.typed.types[iterator]
             assert isinstance(type_, IteratorType)
-            place = self.place if self.is_inside_own else place
             is_inner = any(around.is_in_loop for around in self.frames)
             self.target.begin_loop(self, place, is_inner, lambda: loops.turns(self, type_.range, span))
         return span
