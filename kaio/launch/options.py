@@ -12,7 +12,6 @@ from kaio.launch.geometry import is_whole_number
 from kaio.program import Build, Level
 from kaio.runtime import Device
 from kaio.runtime.stream import USUAL, RunOptions
-from kaio.runtime.unbuilt import refuse_unbuilt
 
 __all__ = ["build_for", "read_check", "read_flag", "read_run", "shown"]
 
@@ -43,8 +42,6 @@ def read_flag(name: str, value: Any) -> bool:
 def read_run(options: RunOptions, given: dict[str, Any]) -> RunOptions:
     """Options with those changed that were given; None of these leaves what is there."""
     changes: dict[str, Any] = {name: _READERS[name](name, value) for name, value in given.items() if value is not None}
-    for name, value in changes.items():
-        refuse_unbuilt(name, f"options({name}={value!r})")
     return options._replace(**changes) if changes else options
 
 

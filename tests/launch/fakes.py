@@ -39,6 +39,7 @@ class Loaded:
     max_threads: int | None = None
     name: str = ""
     short: None = None
+    is_full: bool = False
 
     def resident_blocks(self, device: kaio.Device, threads: int, shared_nbytes: int) -> int:
         """Each multiprocessor runs two blocks."""

@@ -11,15 +11,8 @@ import kaio
 from kaio import UnsupportedFeatureError
 from kaio.launch import Launcher
 from kaio.program import Build
-from kaio.runtime import unbuilt
 from kaio.runtime.stream import USUAL, RunOptions
 from tests.refusals import refusal
-
-
-@pytest.fixture
-def all_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it is once nothing is left to be built."""
-    monkeypatch.setattr(unbuilt, "_UNBUILT", {})
 
 
 class Gpu(kaio.Device):
@@ -99,19 +92,11 @@ def test_an_unknown_option_is_refused(saxpy) -> None:
     )
 
 
-def test_an_option_that_is_not_there_yet_says_so(saxpy, monkeypatch) -> None:
-    monkeypatch.setattr(unbuilt, "_UNBUILT", {"fuel": "leave it out"})
-    assert refusal(Launcher(saxpy).options, error=UnsupportedFeatureError, fuel=3) == (
-        "`options(fuel=3)` is not supported yet\n  help: leave it out"
-    )
-
-
 # --- where they go ----------------------------------------------------------------------------------------------------
 
 EVERY: dict[str, Any] = {"schedule": 3, "fuel": 10, "timeout_s": 60.0, "coverage": True, "partial_barriers": True}
 
 
-@pytest.mark.usefixtures("all_built")
 def test_a_launch_and_a_bound_launch_take_them_to_the_stream(saxpy, stream, x, y) -> None:
     launcher = Launcher(saxpy).over(8).on(stream).options(**EVERY)
     launcher.launch(x, y, 2.0)
@@ -123,19 +108,16 @@ def test_a_launch_and_a_bound_launch_take_them_to_the_stream(saxpy, stream, x, y
     assert [launched.options for launched in stream.launched] == [RunOptions(**EVERY)] * 3 + [USUAL]
 
 
-@pytest.mark.usefixtures("all_built")
 def test_they_add_up(saxpy, stream, x, y) -> None:
     Launcher(saxpy).over(8).on(stream).options(schedule=3, fuel=9).options(fuel=10, timed=True).launch(x, y, 2.0)
     assert stream.last.options == RunOptions(schedule=3, fuel=10)
 
 
-@pytest.mark.usefixtures("all_built")
 def test_a_schedule_takes_a_variant_whose_threads_start_one_by_one(saxpy, stream, x, y) -> None:
     Launcher(saxpy).over(8).on(stream).options(schedule=0, check="off").launch(x, y, 2.0)
     assert saxpy.asked[-1][0] == Build("off", stepped=True)
 
 
-@pytest.mark.usefixtures("all_built")
 def test_they_show_and_pickle(saxpy) -> None:
     launcher = Launcher(saxpy).over(8).options(check="off", **EVERY)
     assert repr(launcher) == (
@@ -145,7 +127,6 @@ def test_they_show_and_pickle(saxpy) -> None:
     assert repr(rebuild(saxpy, pickle.loads(pickle.dumps(values)))) == repr(launcher)
 
 
-@pytest.mark.usefixtures("all_built")
 @pytest.mark.parametrize(
     ("name", "value", "way_out"),
     [
@@ -163,6 +144,5 @@ def test_a_gpu_has_none_of_those_that_need_the_cpu_device(saxpy, name, value, wa
     )
 
 
-@pytest.mark.usefixtures("all_built")
 def test_a_gpu_does_as_partial_barriers_says(saxpy) -> None:
     assert Launcher(saxpy).over(8).options(partial_barriers=True)._resolve(Gpu()).build == Build("off")

@@ -181,6 +181,7 @@ def test_a_ctrl_c_in_the_middle_reaches_who_launches_and_the_stream_goes_on(cpu,
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may come in a finaliser
 def test_whenever_a_ctrl_c_comes_the_stream_goes_on(cpu, x):
     def interrupt(*_: Any) -> None:
         if armed:
