@@ -41,6 +41,14 @@ class Loaded:
     short: None = None
     is_full: bool = False
 
+    @property
+    def kernel(self) -> Loaded:
+        """The host kernel: this itself."""
+        return self
+
+    def run(self, *_: object) -> None:
+        """Run nothing."""
+
     def resident_blocks(self, device: kaio.Device, threads: int, shared_nbytes: int) -> int:
         """Each multiprocessor runs two blocks."""
         return 2
