@@ -12,3 +12,7 @@ def kernel(flags: InOut[i32], n: i32) -> None:
         kaio.nanosleep(20)
     while i32(kaio.load(flags, 1)) != max(n, 3):
         continue
+    while kaio.load(flags, 2, cache="cg", volatile=False) == 0:
+        pass
+    while kaio.load(flags, 3, cache="cv") == 0:
+        pass
