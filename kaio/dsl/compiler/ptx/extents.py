@@ -82,6 +82,19 @@ class Extents:
                 place = b.bitcast(b.gep(b.bitcast(ring, llvm.IntType(8).as_pointer()), [_I64(at)]), _I64.as_pointer())
                 self.buffers.append((b.load(place), _I64(nbytes)))
 
+    def words(self, e: PtxEmitter) -> list[Stretch]:
+        """The buffers with what else is in their first and last word of 4 bytes.
+
+        An atomic update of a byte is one of its word, which is there as a whole.
+        """
+        found = []
+        for start, nbytes in self.buffers:
+            first = e.b.and_(start, _I64(-4))
+            last = e.b.and_(e.b.add(e.b.add(start, nbytes), _I64(3)), _I64(-4))
+            nothing = e.b.icmp_unsigned("==", nbytes, _I64(0))
+            found.append((first, e.b.select(nothing, _I64(0), e.b.sub(last, first))))
+        return found
+
     @staticmethod
     def within(e: PtxEmitter, offset: Any, extent: Any, nbytes: int) -> Any:
         """i1: an access of so many bytes at an offset ends within the extent."""

@@ -9,6 +9,7 @@ from llvmlite import ir as llvm
 from kaio.dsl.compiler.ptx.kinds import bits_of, llvm_of
 from kaio.dsl.compiler.ptx.opcodes import Step, opcode
 from kaio.dsl.compiler.ptx.syntax import Operand, Vector
+from kaio.dsl.spans import check_alignment
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.ptx.emitter import PtxEmitter
@@ -28,7 +29,7 @@ def _load(e: PtxEmitter, i: Step) -> None:
     to, address = i.operands
     items = to.items if isinstance(to, Vector) else (to,)
     kind = i["type"]
-    for item, pointer in zip(items, _places(e, i, address, len(items), "read"), strict=True):
+    for item, pointer in zip(items, _places(e, i, address, len(items), _looks(i)), strict=True):
         e.target.write(e, item, _loaded(e, i, pointer), kind)
 
 
@@ -59,9 +60,16 @@ def _places(e: PtxEmitter, i: Step, address: Operand, count: int, access: str) -
     """Pointers to so many elements that lie behind each other."""
     nbytes = bits_of(i["type"]) // 8
     start = e.target.address(e, address, i["space"], nbytes * count, access)
+    if count > 1 and "param" not in i["space"]:
+        check_alignment(e, start, nbytes * count, f"`{i.instruction.opcode}` is at")
     kind = llvm_of(i["type"]).as_pointer()
     places = [e.b.gep(start, [llvm.IntType(64)(nbytes * k)]) if k else start for k in range(count)]
     return [e.b.bitcast(place, kind) for place in places]
+
+
+def _looks(i: Step) -> str:
+    """What a load does: one that is volatile may look at the word in which something is updated."""
+    return "atomic" if _is_whole(i) else "read"
 
 
 def _is_whole(i: Step) -> bool:

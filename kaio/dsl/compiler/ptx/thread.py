@@ -146,6 +146,7 @@ class PtxThread(Thread):
     def address(self, e: PtxEmitter, operand: Operand, space: str, nbytes: int, access: str, counts: Any = None) -> Any:
         """A pointer to so many bytes; where addresses are checked, they are in that space (empty: in any).
 
+        access: what is done there, ``read``, ``write`` or ``atomic``: also a read that looks at what others update
         counts: i1, whether the address is one that counts
         """
         assert isinstance(operand, Address)
@@ -166,11 +167,15 @@ class PtxThread(Thread):
         return bool(self.virtual.read(e, register.name).type == _I32)
 
     def _check_address(self, e: PtxEmitter, value: Any, space: str, nbytes: int, access: str, counts: Any) -> None:
-        limit = self._limit(space)
+        limit, is_word = self._limit(space), access == "atomic" and nbytes == 4
+        if limit is not None and is_word:
+            limit = e.b.and_(e.b.add(limit, _I64(3)), _I64(-4))
         if limit is not None:
             holds = self.extents.within(e, value, limit, nbytes)
         else:
-            stretches = self.extents.buffers if space == "global" else self._everything(e)
+            stretches = self.extents.words(e) if is_word else self.extents.buffers
+            if space != "global":
+                stretches = [*stretches, *self._elsewhere(e)]
             holds = self.extents.within_any(e, value, stretches, nbytes)
         if counts is not None:
             holds = e.b.or_(holds, e.b.not_(counts))
@@ -184,12 +189,12 @@ class PtxThread(Thread):
             return self.extents.shared
         return {"local": _I64(self.memory.local_nbytes), "const": _I64(self.memory.constant_nbytes)}.get(space)
 
-    def _everything(self, e: PtxEmitter) -> list[Stretch]:
-        """All memory that a generic address may be in: of the cluster's blocks, of this thread, and of buffers."""
+    def _elsewhere(self, e: PtxEmitter) -> list[Stretch]:
+        """What a generic address may be in beside buffers: memory of the cluster's blocks, and of this thread."""
         stride = e.b.zext(self.field(e, abi.SHARED_STRIDE), _I64)
         rank = e.b.zext(self.field(e, abi.CLUSTER_RANK), _I64)
         first = e.b.sub(self.start_of(e, "shared"), e.b.mul(rank, stride))
-        found = [*self.extents.buffers, (first, e.b.mul(stride, e.b.zext(self.cluster_size(e), _I64)))]
+        found = [(first, e.b.mul(stride, e.b.zext(self.cluster_size(e), _I64)))]
         found.append((e.b.ptrtoint(self.workspace(e), _I64), _I64(_WORKSPACE_NBYTES)))
         if self.memory.local_nbytes:
             found.append((self.start_of(e, "local"), _I64(self.memory.local_nbytes)))
