@@ -12,6 +12,7 @@ from kaio.dsl.compiler.emission.checks import Sites
 from kaio.dsl.compiler.emission.dynamic import Inputs
 from kaio.dsl.compiler.host.emit_host import HostModule, finished
 from kaio.dsl.compiler.host.host_drivers import emit_k_plain, emit_k_start_and_run
+from kaio.dsl.compiler.ptx.cycles import spinning
 from kaio.dsl.compiler.ptx.memory_map import MemoryMap
 from kaio.dsl.compiler.ptx.parse import parse
 from kaio.dsl.compiler.ptx.places import Places, sources_of
@@ -27,8 +28,9 @@ def emit_from_ptx(ptx: Ptx, typed: ir.Typed, *, build: Build) -> HostModule:
     """What a GPU would get, for this machine; `build` says what is found while it runs."""
     parsed, module = parse(ptx.text), llvm.Module(typed.function.name)
     memory = MemoryMap(parsed, module, ptx.shared_nbytes)
-    waits = build.stepped or _waits(parsed)
-    thread = PtxThread(module, "body", Sites(), Inputs(typed), memory, waits=waits, build=build)
+    spins = any(any(spinning(function).values()) for function in parsed.functions.values())
+    waits = build.stepped or spins or _waits(parsed)
+    thread = PtxThread(module, "body", Sites(), Inputs(typed), memory, waits=waits, spins=spins, build=build)
     thread.begin()
     Walk(parsed, thread, Places(sources_of(typed))).kernel()
     thread.finish()

@@ -34,10 +34,8 @@ def _load(e: PtxEmitter, i: Step) -> None:
 
 
 @opcode("ld.acquire.scope{.space}{.hint}{.count}.type", scope=_SCOPES, space=SPACES, hint=_HINTS, count="v2 v4",
-        type=_TYPES, suspends=True)  # fmt: skip
+        type=_TYPES)  # fmt: skip
 def _load_acquire(e: PtxEmitter, i: Step) -> None:
-    """Who looks at what others write lets them go first: it may look again and again."""
-    e.target.suspend(e, "pause", "ld.acquire")
     _load(e, i)
 
 

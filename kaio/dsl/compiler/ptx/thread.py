@@ -54,9 +54,10 @@ class PtxThread(Thread):
         memory: MemoryMap,
         *,
         waits: bool,
+        spins: bool,
         build: Build,
     ) -> None:
-        super().__init__(module, name, sites, inputs, waits=waits, build=build)
+        super().__init__(module, name, sites, inputs, waits=waits, spins=spins, build=build)
         self.memory, self.virtual = memory, Registers({})
         self.shared_nbytes = memory.shared_nbytes
         self.parameters: Mapping[str, Any] = {}

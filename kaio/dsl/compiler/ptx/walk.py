@@ -8,6 +8,7 @@ from typing import Any
 
 from llvmlite import ir as llvm
 
+from kaio.dsl.compiler.ptx.cycles import spinning
 from kaio.dsl.compiler.ptx.emitter import PtxEmitter
 from kaio.dsl.compiler.ptx.opcodes import Opcode, Step, find
 from kaio.dsl.compiler.ptx.places import Places
@@ -15,6 +16,7 @@ from kaio.dsl.compiler.ptx.registers import Registers
 from kaio.dsl.compiler.ptx.syntax import Call, Function, Instruction, Item, Label, Line, Module, Table, Variable
 from kaio.dsl.compiler.ptx.thread import PtxThread
 from kaio.errors import InternalError, UnsupportedFeatureError
+from kaio.program import Site
 
 __all__ = ["Walk", "record_of"]
 
@@ -38,6 +40,8 @@ class _Frame:
     blocks: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
     ends: frozenset[str] = frozenset()  # labels behind which the function returns at once
+    loops: dict[str, bool] = field(default_factory=dict)  # see `spinning`
+    begun: set[str] = field(default_factory=set)  # the labels so far
 
 
 class Walk:
@@ -83,7 +87,7 @@ class Walk:
                 frame.blocks[item.name] = self.e.block(item.name.strip("$"))
             elif isinstance(item, Table):
                 frame.tables[item.name] = item.labels
-        frame.ends = _ends(function.body)
+        frame.ends, frame.loops = _ends(function.body), spinning(function)
         for item in function.body:
             self._item(frame, item)
         if not self.e.b.block.is_terminated:
@@ -103,6 +107,7 @@ class Walk:
             if not e.b.block.is_terminated:
                 self.go(item.name)
             e.b.position_at_end(frame.blocks[item.name])
+            frame.begun.add(item.name)
             return
         if isinstance(item, Table):
             return
@@ -175,13 +180,23 @@ class Walk:
         frame = self.frames[-1]
         if label in frame.ends:
             frame.on_return()
-        else:
-            self.e.b.branch(frame.blocks[label])
+            return
+        if label in frame.begun:
+            self._go_round(frame.loops[label])
+        self.e.b.branch(frame.blocks[label])
+
+    def _go_round(self, spins: bool) -> None:
+        """A turn of a loop ends here: it is counted, and one that may wait for others lets them go on."""
+        e = self.e
+        self.thread.turns.go_round(e, Site("pause" if spins else "loop", e.place, e.trace, "loop"), spins)
 
     def go_by_number(self, number: Any, table: str) -> None:
         """End the current block with a branch to one of the labels of a table."""
         frame = self.frames[-1]
         labels = frame.tables[table]
+        back = frame.begun & set(labels)
+        if back:
+            self._go_round(any(frame.loops[label] for label in back))
         switch = self.e.b.switch(number, frame.blocks[labels[-1]])
         for k, label in enumerate(labels[:-1]):
             switch.add_case(number.type(k), frame.blocks[label])

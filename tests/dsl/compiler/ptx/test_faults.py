@@ -162,3 +162,47 @@ def test_coverage_of_outputs_is_refused() -> None:
     with pytest.raises(kaio.UnsupportedFeatureError) as caught:
         made.grid(1).block(4).options(coverage=True).launch(DEVICE.alloc_zeros(4, kaio.f32))
     assert "with `coverage=True`: PTX has no arrays" in str(caught.value)
+
+
+# ---------------------------------------------------------------------- loops, and orders of threads
+def test_a_loop_that_never_ends_is_told_with_its_line() -> None:
+    made = kernel(
+        "@kernel\ndef k(y: InOut[f32], n: i32):\n    i = grid(1)\n    while y[0] < 1.0:\n        y[i] = -1.0\n",
+        "<text>",
+    )
+    with pytest.raises(kaio.KernelFault) as caught, DEVICE.stream():
+        made.grid(1).block(4).options(fuel=1000).launch(DEVICE.alloc_zeros(4, kaio.f32), 1).wait()
+    assert caught.value.kind == "endless"
+    assert "ran out of fuel" in str(caught.value)
+    assert caught.value.facts["line"] == 4
+
+
+def test_a_barrier_of_the_grid_that_a_block_misses_ends_by_the_time_limit() -> None:
+    made = kernel(
+        "@kernel\ndef k(y: InOut[f32]):\n    i = grid(1)\n    if i < 4:\n        grid_sync()\n    y[i] = 1.0\n",
+        "<text>",
+    )
+    launcher = made.grid(2).block(4).options(cooperative=True, timeout_s=0.2)
+    with pytest.raises(kaio.KernelFault) as caught, DEVICE.stream():
+        launcher.launch(DEVICE.alloc_zeros(8, kaio.f32)).wait()
+    assert (caught.value.kind, caught.value.facts["line"]) == ("endless", 5)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_schedule_changes_no_result_that_does_not_depend_on_it(seed: int) -> None:
+    made = kernel("""
+        @kernel
+        def k(x: In[f32], y: Out[f32]):
+            i = grid(1)
+            s = shared_mem(32, f32)
+            s[thread_idx.x] = x[i]
+            bar_sync()
+            y[i] = s[31 - thread_idx.x] + shfl_sync_bfly(x[i], 1)
+    """)
+    found = []
+    for options in ({}, {"schedule": seed}):
+        y = DEVICE.alloc_zeros(128, kaio.f32)
+        x = DEVICE.alloc_from(np.arange(128, dtype=np.float32))
+        made.grid(4).block(32).options(**options).launch(x, y).wait()
+        found.append(y.to_host())
+    np.testing.assert_array_equal(*found)

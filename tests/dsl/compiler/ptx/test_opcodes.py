@@ -319,7 +319,7 @@ def test_integers_become_floats_by_every_rounding(mode: str) -> None:
 def test_a_form_says_what_an_instruction_is_made_of() -> None:
     record, parts = find("ld.global.nc.v4.f32")
     assert (record.suspends, parts) == (False, {"space": "global", "nc": "nc", "count": "v4", "type": "f32"})
-    assert find("ld.acquire.gpu.u32")[0].suspends
+    assert find("bar.sync")[0].suspends
     assert find("mad.lo.f32") is None
     assert find("frobnicate.b32") is None
 
