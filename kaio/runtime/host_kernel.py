@@ -156,6 +156,7 @@ class _Job:
 
     def __init__(self, function: Any, records: list[Record]) -> None:
         self.function, self.records = function, records
+        self._helpers = len(records)  # counted before any of them can have come
         self.done = threading.Semaphore(0)
 
     def help(self) -> None:
@@ -170,7 +171,7 @@ class _Job:
 
     def run(self, own: Record) -> None:
         """Run in this thread, then wait for those who are still at it."""
-        helpers = len(self.records)
+        helpers = self._helpers
         self.function(own.worker.address)
         while self.records:
             try:

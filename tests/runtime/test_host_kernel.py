@@ -16,7 +16,7 @@ import pytest
 import kaio
 from kaio import In, InOut, Out, f32, i32
 from kaio.dsl.compiler.host import native
-from kaio.runtime.host_kernel import HostKernel, Library, WorkerPool
+from kaio.runtime.host_kernel import HostKernel, Library, WorkerPool, _Job
 from tests.dsl.compiler.host import Compiled, compiled, ramp
 
 
@@ -90,6 +90,31 @@ def test_a_pool_of_one_starts_no_thread() -> None:
     workers = WorkerPool(1)
     _launch(compiled(scale), workers, 8, 128, ramp(1000), np.zeros(1000, np.float32), a=3.0)
     assert workers._threads == []
+
+
+def test_a_launch_waits_for_a_helper_that_came_before_it_began_itself() -> None:
+    came, may_end, ended = threading.Event(), threading.Event(), []
+
+    class Record:
+        def __init__(self, address: int) -> None:
+            self.worker = self
+            self.address = address
+
+    def function(address: int) -> None:
+        if address == 1:
+            came.set()
+            may_end.wait()
+            ended.append(address)
+        else:
+            may_end.set()
+
+    job = _Job(function, [Record(1)])  # type: ignore[list-item]
+    helper = threading.Thread(target=job.help)
+    helper.start()
+    came.wait()
+    job.run(Record(0))  # type: ignore[arg-type]
+    assert ended == [1]
+    helper.join()
 
 
 def test_records_are_used_again_by_later_launches() -> None:
