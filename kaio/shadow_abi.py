@@ -19,7 +19,7 @@ from kaio import host_abi as abi
 __all__ = [
     "ASYNC", "ATOMIC", "ATOMIC_IN_BLOCK", "ATOMIC_IN_GRID", "BASE", "BUFFER", "BUFFERS", "BUFFER_CELLS", "BUFFER_MAP",
     "BUFFER_START", "BUFFER_STOP", "CELLS", "CELL_NBYTES", "CLOCK", "DECIDE", "DECIDER", "FIRST", "FREED",
-    "IN_CLUSTER", "IN_SHARED", "KNOWN", "MOST_SITES", "NBYTES_SHIFT", "OF_THREAD", "PLAIN", "QUESTION",
+    "IN_CLUSTER", "IN_SHARED", "KEPT_WRITE", "KNOWN", "MOST_SITES", "NBYTES_SHIFT", "OF_THREAD", "PLAIN", "QUESTION",
     "QUESTION_ADDRESS", "QUESTION_CELL", "QUESTION_CONTEXTS", "QUESTION_THREAD", "QUESTION_WHAT", "QUESTION_WORDS",
     "R1_WHEN", "R1_WHO", "R2_WHEN", "R2_WHO", "RACE", "READ", "READS", "R_WHAT", "SHADOWED", "START",
     "STRENGTH_SHIFT", "UNINITIALISED", "UNSETTLED", "UNSETTLED_ADDRESS", "UNSETTLED_THREAD", "UNSETTLED_WHAT",
@@ -53,7 +53,8 @@ W_WHEN, W_WHO, R1_WHEN, R1_WHO, R2_WHEN, R2_WHO, W_WHAT, R_WHAT = range(8)
 
 # What an access is: its site, how strong it is (an atomic update of the block only, or of more; `cluster` is more), and
 # from bit 16 on what it does where (`OF_THREAD`: its own memory), and its bytes.
-MOST_SITES, STRENGTH_SHIFT = 1 << 14, 14
+MOST_SITES, STRENGTH_SHIFT = 1 << 13, 14
+KEPT_WRITE = 1 << 13  # in the place of a read: it was a write, beside a later one that nothing orders with it
 PLAIN, VOLATILE, ATOMIC_IN_BLOCK, ATOMIC_IN_GRID = range(4)
 READS, WRITES, IN_SHARED, IN_CLUSTER, ASYNC, OF_THREAD = (1 << bit for bit in range(16, 22))
 NBYTES_SHIFT = 24

@@ -138,12 +138,12 @@ def _named_host(name: str, waits: bool) -> Callable[..., None]:
         e.target.check(e, b.and_(whole, b.icmp_signed(">", threads, const(0))), f"`{name}` of a part of a warp")
         number = b.and_(number, const(15))
         turn = e.target.field(e, abi.NAMED_TURN, number)
+        e.target.orders.arrive(e)
         # The hardware counts whole warps, and wants their lanes to be together.
         peers = e.target.exchange(e, [number, threads], None, name)
         first = e.call("llvm.cttz.i32", e.llvm(i32), [peers.members, e.const(BOOL, False)])
         same = [b.icmp_unsigned("==", peers.word(k, first), own) for k, own in enumerate((number, threads))]
         e.target.check(e, b.and_(*same), f"lanes of one warp are at different barriers of `{name}`")
-        e.target.orders.arrive(e)
         is_last = b.icmp_unsigned("==", b.lshr(peers.members, peers.lane), const(1))
         with b.if_then(is_last):
             _arrive(e, name, number, threads, peers.members)

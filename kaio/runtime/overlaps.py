@@ -154,7 +154,7 @@ class _Access:
     when: Any
     who: Any
     what: Any
-    writes: bool
+    writes: Any
 
     @property
     def strength(self) -> Any:
@@ -164,9 +164,9 @@ class _Access:
 def _accesses(cells: Any) -> list[_Access]:
     reads = cells[:, abi.R_WHAT]
     return [
-        _Access(cells[:, abi.W_WHEN], cells[:, abi.W_WHO], cells[:, abi.W_WHAT] & 0xFFFF, writes=True),
-        _Access(cells[:, abi.R1_WHEN], cells[:, abi.R1_WHO], reads & 0xFFFF, writes=False),
-        _Access(cells[:, abi.R2_WHEN], cells[:, abi.R2_WHO], reads >> 16 & 0xFFFF, writes=False),
+        _Access(cells[:, abi.W_WHEN], cells[:, abi.W_WHO], cells[:, abi.W_WHAT] & 0xFFFF, np.ones(len(cells), bool)),
+        _Access(cells[:, abi.R1_WHEN], cells[:, abi.R1_WHO], reads & 0xFFFF, reads & abi.KEPT_WRITE != 0),
+        _Access(cells[:, abi.R2_WHEN], cells[:, abi.R2_WHO], reads >> 16 & 0xFFFF, reads >> 16 & abi.KEPT_WRITE != 0),
     ]
 
 
@@ -189,7 +189,7 @@ def _first(own: Any, its: Any) -> tuple[int, _Access, _Access] | None:
     for one in _accesses(own):
         for two in _accesses(its):
             one_is, two_is = one.strength, two.strength
-            writes = one.writes | two.writes | (np.maximum(one_is, two_is) >= abi.ATOMIC_IN_BLOCK)
+            writes = one.writes | two.writes
             are_strong = (one_is > 0) & (two_is > 0) & (one_is != abi.ATOMIC_IN_BLOCK) & (two_is != abi.ATOMIC_IN_BLOCK)
             races = (one.when > 0) & (two.when > 0) & writes & ~are_strong
             if races.any():
@@ -236,4 +236,4 @@ class _Told:
         self.who = f"thread {self.thread} of block {self.block}"
         self.site: Site = flight.program.sites[what & _SITE]
         strength = what >> abi.STRENGTH_SHIFT & 3
-        self.kind = abi.ATOMIC if strength >= abi.ATOMIC_IN_BLOCK else abi.WRITE if access.writes else abi.READ
+        self.kind = abi.ATOMIC if strength >= abi.ATOMIC_IN_BLOCK else abi.WRITE if access.writes[at] else abi.READ

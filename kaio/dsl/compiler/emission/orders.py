@@ -25,7 +25,7 @@ class Orders:
         """An atomic update was made, of what was `before`."""
 
     def arrive(self, e: Emitter) -> None:
-        """The thread has come to a named barrier with all of its warp, and is to go on or to wait."""
+        """The thread comes to a named barrier, where it is to meet its warp first."""
 
     def arrived(self, e: Emitter, number: Any, members: Any, completes: Any) -> None:
         """Lanes of a warp, an i32 with a bit each, have come to a named barrier, and complete it if that i1 says so."""

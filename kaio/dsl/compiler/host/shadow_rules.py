@@ -32,7 +32,7 @@ _R1_WHEN, _R1_WHO, _R2_WHEN, _R2_WHO = shadow.R1_WHEN, shadow.R1_WHO, shadow.R2_
 _SITE, _STRENGTH, _ATOMIC = shadow.MOST_SITES - 1, shadow.STRENGTH_SHIFT, shadow.ATOMIC_IN_BLOCK
 _READS, _WRITES, _IN_SHARED, _NBYTES = shadow.READS, shadow.WRITES, shadow.IN_SHARED, shadow.NBYTES_SHIFT
 _ASYNC, _WAIT, _GROUP_TIME, _GROUP = shadow.ASYNC, order.WAIT, order.GROUP_TIME, order.GROUP
-_SEES = order.SEES
+_SEES, _KEPT_WRITE = order.SEES, shadow.KEPT_WRITE
 _IN_CLUSTER, _RANK, _VISITS, _VISIT = (
     shadow.IN_CLUSTER, abi.CLUSTER_RANK // 4, order.VISITS // 4, order.VISIT_NBYTES,
 )  # fmt: skip
@@ -77,9 +77,9 @@ def decide(
         if found < 0:
             leave_unsettled(c, q, address, thread, what)
     elif found == _R2_WHEN + 1:
-        record(c, q, _RACE, address, thread, what, cell[_R2_WHO], (cell[_R_WHAT] >> 16) & 0xFFFF)
+        record(c, q, _RACE, address, thread, what, cell[_R2_WHO], read_of(cell[_R_WHAT] >> 16))
     elif found == _R1_WHEN + 1:
-        record(c, q, _RACE, address, thread, what, cell[_R1_WHO], cell[_R_WHAT] & 0xFFFF)
+        record(c, q, _RACE, address, thread, what, cell[_R1_WHO], read_of(cell[_R_WHAT]))
     else:
         record(c, q, _RACE, address, thread, what, cell[_W_WHO], (cell[_W_WHAT] & 0xFFFF) | _WRITES)
     if lock >= 0:
@@ -100,11 +100,16 @@ def conflict(cell, c, words, thread, what):
     for place in range(_R1_WHEN, _R2_WHEN + 1, 2):
         if not is_of_before(c, cell[place], first):
             other = cell[_R_WHAT] >> ((place - _R1_WHEN) * 8)
-            # Two reads are no conflict. One of the two may stand for an atomic update, which writes, too.
-            matters = what & _WRITES != 0 or (other >> _STRENGTH) & 3 >= _ATOMIC
+            # Two reads are no conflict. One of the two may stand for a strong write.
+            matters = what & _WRITES != 0 or other & _KEPT_WRITE != 0
             if matters and is_apart(c, words, thread, what, cell[place + 1], cell[place], other):
                 return place + 1
     return 0
+
+
+def read_of(what):
+    """What one of the two reads of a cell was, as said of an access."""
+    return (what & 0xFFFF) | (_WRITES if what & _KEPT_WRITE != 0 else 0)
 
 
 def is_apart(c, words, thread, what, who, when, other):
@@ -123,20 +128,43 @@ def note(cell, c, words, thread, what):
     if what & _ASYNC != 0:
         me, now = ~me, _GROUP_TIME + words[_GROUP, thread]
     if what & _WRITES != 0:
-        # Of two atomic updates that nothing orders both are kept, for whoever comes after one only.
+        # Of two strong writes that nothing orders both are kept, for whoever comes after one only; and a plain one in
+        # front of a strong one, which may race with who does not race with that.
         is_second = not is_over(cell, c, words, thread, what, first, _W_WHEN)
-        if is_second and is_over(cell, c, words, thread, what, first, _R2_WHEN):
-            keep_read(cell, _R2_WHEN, cell[_W_WHO], cell[_W_WHEN], cell[_W_WHAT])
+        is_weaker = strength_of(what) != 0 and strength_of(cell[_W_WHAT]) == 0 and cell[_W_WHEN] >= first
+        keeps = is_second or (is_weaker and what & _IN_SHARED == 0)
+        if keeps and is_over(cell, c, words, thread, what, first, _R2_WHEN):
+            keep_read(cell, _R2_WHEN, cell[_W_WHO], cell[_W_WHEN], cell[_W_WHAT] | _KEPT_WRITE)
+        # Of what one thread does at one time the weaker write is kept, which conflicts with more.
+        if cell[_W_WHO] != me or cell[_W_WHEN] != now or strength_of(cell[_W_WHAT]) != 0:
+            cell[_W_WHAT] = (what & 0xFFFF) | ((what >> _NBYTES) << 16)
         cell[_W_WHEN] = now
         cell[_W_WHO] = me
-        cell[_W_WHAT] = (what & 0xFFFF) | ((what >> _NBYTES) << 16)
-        if (what >> _STRENGTH) & 3 == 0:  # whoever knows of this write knows of the reads before it
+        if strength_of(what) == 0:  # whoever knows of this write knows of the reads before it
             cell[_R1_WHEN] = 0
             cell[_R2_WHEN] = 0
-    elif is_over(cell, c, words, thread, what, first, _R1_WHEN):
+    elif is_place_for(cell, c, words, thread, me, now, what, first, _R1_WHEN):
         keep_read(cell, _R1_WHEN, me, now, what)
-    elif is_over(cell, c, words, thread, what, first, _R2_WHEN) or is_farther(cell, c, me):
+    elif is_place_for(cell, c, words, thread, me, now, what, first, _R2_WHEN) or is_farther(cell, c, me):
         keep_read(cell, _R2_WHEN, me, now, what)
+    elif strength_of(what) == 0 and strength_of(cell[_R_WHAT]) != 0:
+        keep_read(cell, _R1_WHEN, me, now, what)
+    elif strength_of(what) == 0 and strength_of(cell[_R_WHAT] >> 16) != 0:
+        keep_read(cell, _R2_WHEN, me, now, what)
+
+
+def is_place_for(cell, c, words, thread, me, now, what, first, place):
+    """Whether a read may take the place of one that is kept: that one is over, and no weaker one of this moment."""
+    kept = cell[_R_WHAT] >> ((place - _R1_WHEN) * 8)
+    is_now = cell[place + 1] == me and cell[place] == now
+    if is_now and strength_of(kept) == 0 and strength_of(what) != 0:
+        return False
+    return is_over(cell, c, words, thread, what, first, place)
+
+
+def strength_of(what):
+    """How strong an access is."""
+    return (what >> _STRENGTH) & 3
 
 
 def is_over(cell, c, words, thread, what, first, place):
