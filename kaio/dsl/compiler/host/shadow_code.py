@@ -197,7 +197,8 @@ class Code:
         cell = self._buffer(b, args, is_usual=True)
         with b.if_then(b.or_(cell.is_before(abi.W_WHEN), cell.is_own_and_plain()), likely=True):
             is_kept = b.and_(b.icmp_signed("==", cell.time(abi.R1_WHEN), cell.now), cell.is_mine(abi.R1_WHO))
-            with b.if_then(is_kept):
+            strong = b.and_(cell.time(abi.R_WHAT), I32(3 << abi.STRENGTH_SHIFT))  # which conflicts with less
+            with b.if_then(b.and_(is_kept, b.icmp_signed("==", strong, I32(0)))):
                 b.ret(I1(0))
             with b.if_then(cell.is_before(abi.R1_WHEN), likely=True):
                 cell.keep_read(cell.what)
