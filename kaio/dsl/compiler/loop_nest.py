@@ -33,7 +33,8 @@ class Loop:
         that the source says; else None
     spins: whether it may wait for what another thread writes: it looks at memory anew, and does not only count
     waits: whether every turn waits for other threads
-    is_bounded: whether it is a `for` over no more numbers than an index has
+    is_bounded: whether it is a `for` over no more numbers than an index has, by a step that is known
+    is_short: the same by any step (by 0 there is no turn)
     """
 
     body: frozenset[int]
@@ -41,6 +42,7 @@ class Loop:
     spins: bool
     waits: bool
     is_bounded: bool
+    is_short: bool
 
 
 def back_edges(function: ir.Function) -> frozenset[tuple[int, int]]:
@@ -113,14 +115,15 @@ def _loop(
     iterator = code.origin(step.iterator) if step is not None and is_counted else None
     waits = _always_waits(code, head, body, ends)
     calls = [found for label in body for found in code.calls(label)]
-    is_bounded = step is not None and _is_bounded(code.typed.types[step.iterator])
+    is_short = step is not None and _is_short(code.typed.types[step.iterator])
+    is_bounded = step is not None and is_short and _has_known_step(code.typed.types[step.iterator])
     if iterator is not None:
         is_flat = not any(_has_loops(call) for _, call in calls)
         is_innermost = is_flat and not any(other != head and other in body for other in bodies)
         ends_soon = is_innermost or waits or (is_flat and code.literal_turns(iterator) <= _FEW)
         iterator = iterator if ends_soon and is_bounded else None
     spins = not is_counted and any(_observes(code, *found) for found in calls)
-    return Loop(body, iterator, spins, waits, is_bounded)
+    return Loop(body, iterator, spins, waits, is_bounded, is_short)
 
 
 class _Code:
@@ -172,11 +175,15 @@ def _leaves_elsewhere(code: _Code, head: int, body: frozenset[int]) -> bool:
     return not exits <= {head} or any(isinstance(block.terminator, ir.Return) for block in blocks)
 
 
-def _is_bounded(type_: Type) -> bool:
-    """Whether it has no more numbers than an index has, which is no larger than memory, by a step that is known."""
+def _is_short(type_: Type) -> bool:
+    """Whether it has no more numbers than an index has, which is no larger than memory."""
     assert isinstance(type_, IteratorType)
-    dtype = type_.range.dtype
-    return (dtype is INDEX64 or dtype.bits <= 32) and type_.range.step is not None
+    return type_.range.dtype is INDEX64 or type_.range.dtype.bits <= 32
+
+
+def _has_known_step(type_: Type) -> bool:
+    assert isinstance(type_, IteratorType)
+    return type_.range.step is not None
 
 
 def _always_waits(code: _Code, head: int, body: frozenset[int], ends: frozenset[int]) -> bool:

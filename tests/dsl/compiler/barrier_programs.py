@@ -106,6 +106,11 @@ class _Writer:
         counters = list(self.counters)
         if kind == "if" or kind == "uniform if":
             self.say(f"if {self.condition(kind != 'if')}:")
+        elif kind == "loop" and self.rng.random() < 0.5:
+            start = self.rng.choice(["tx", "me", f"{self.uniform()} + tx", f"tx + {self.uniform()}"])
+            step = self.rng.choice(["1", "3", "n + 1", "16", "-2"])
+            self.say(f"for k{self.depth} in range({start}, abs({self.uniform()}) * 17, {step}):")
+            self.say(f"    acc = acc * 0.75 + x[abs(k{self.depth}) % x.size]")
         elif kind == "loop":
             self.say(f"for k{self.depth} in range(abs({self.varying()}) % 4):")
         else:

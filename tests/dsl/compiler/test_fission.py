@@ -89,6 +89,33 @@ def test_the_whole_inner_loop_of_a_matmul_is_proved_and_in_vectors() -> None:
     assert "llvm.loop" in fast
 
 
+def of_strides(x: In[f32], out: InOut[f32], step: i32):
+    """A sum of every so many elements a thread, of which some have one more than others."""
+    s = kaio.shared_mem((64,), f32)
+    tid = kaio.thread_idx.x
+    total, count = f32(0), 0
+    for i in range(tid, x.size, step):
+        total = total * 0.5 + x[i]
+        count += 1
+    s[tid] = total
+    kaio.bar_sync()
+    for i in range(kaio.grid(1), out.size, kaio.grid_dim.x * kaio.block_dim.x):
+        out[i] = s[63 - tid] + f32(count) + f32(i)
+
+
+@pytest.mark.parametrize("step", [1, 3, 64, 1000])
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 100, 1000])
+def test_loops_by_a_stride_go_round_together(size: int, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, out = np.random.default_rng(2).standard_normal(size).astype(np.float32), np.zeros((2, 300), np.float32)
+    split, whole = compiled(of_strides), unsplit(of_strides, monkeypatch)
+    assert not split.module.waits
+    assert split.module.proved == (4, 0)
+    for kernel, to in zip((split, whole), out, strict=True):
+        kernel(2, 64, x, to, step)
+    assert to[100]
+    np.testing.assert_array_equal(out[0], out[1])
+
+
 def guarded(x: In[f32], out: Out[f32]):
     s = kaio.shared_mem((64,), f32)
     i = kaio.grid(1)

@@ -23,6 +23,7 @@ from kaio.dsl.compiler.host.fission_plan import Group, MustPart, Plan, Refused
 from kaio.dsl.compiler.host.fission_strip import Strip
 from kaio.dsl.compiler.host.flow import Flow, Uniformity
 from kaio.dsl.compiler.host.host_context import I32, REGISTERS, VOID, field_of
+from kaio.dsl.compiler.host.strip_loops import go_together
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.host.split_body import SplitBody
@@ -44,6 +45,8 @@ def fission(body: SplitBody, in_strips: bool) -> llvm.Function:
     many = sum(len(block.instructions) for block in body.function.blocks)
     if many > (_MOST_OF_WARPS if body.pauses else _MOST):
         raise Refused("it is too large")
+    if in_strips:
+        go_together(body)
     plan = _plan(body, Flow(body.function, body.fault_blocks))
     if body.pauses and not in_strips:
         raise Refused("lanes that meet in their warp do not run one by one")
@@ -56,7 +59,7 @@ def _plan(body: SplitBody, flow: Flow) -> Plan:
     registers = body.registers
     parting: list[llvm.Block] = []
     x = [registers["tid.x"], body.thread, body.lane]
-    wide = Uniformity(flow, [*x, registers["tid.y"], registers["tid.z"]])
+    wide = Uniformity(flow, [*x, *body.first_places.values(), registers["tid.y"], registers["tid.z"]])
     same = [*body.rows, *(_warp_numbers(body, flow) if body.strip == 32 else ())]
     barriers, pauses, serial, rows = (
         {id(part) for part in parts} for parts in (body.barriers, body.pauses, body.serial_blocks, body.rows)

@@ -66,6 +66,8 @@ class Strip:
     def emit(self) -> llvm.Function:
         """Build it."""
         self.entry = llvm.IRBuilder(self.function.append_basic_block("entry"))
+        for argument, first in zip(self.runner.body.first_places.values(), (self.x, self.first), strict=True):
+            self.scalars[id(argument)] = first
         self.starts = {id(r.head): self.function.append_basic_block("region") for r in self.group.regions}
         for region in self.group.regions:
             self.b = llvm.IRBuilder(self.starts[id(region.head)])

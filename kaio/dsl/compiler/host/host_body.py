@@ -189,6 +189,11 @@ class Body(Thread):
         if self.prover is None or not self.checks or not self.prover.takes_index(index, size):
             super().check_index(e, index, size, axis, array, written)
 
+    def check(self, e: Emitter, holds: llvm.Value, text: str) -> None:
+        """A condition that the language demands, unless the proof takes it over."""
+        if self.prover is None or not self.checks or not self.prover.takes_nonzero(holds):
+            super().check(e, holds, text)
+
     # -------------------------------------------------------------- Target: what is proved instead
 
     def decide(self, e: Emitter, condition: llvm.Value) -> bool | None:

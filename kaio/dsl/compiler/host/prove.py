@@ -50,6 +50,7 @@ class Prover:
         self._found: dict[int, _Interval | None] = {}
         self._kept: list[Any] = []  # values are known by identity, so they must stay alive
         self._checks: list[tuple[_Interval, _Interval]] = []
+        self._positive: list[_Interval] = []
         self._guards: list[_Guard] = []
         self._loops: set[int] = set()
         self._registers: dict[str, Any] = {}
@@ -67,7 +68,7 @@ class Prover:
     @property
     def is_useful(self) -> bool:
         """Whether anything was taken."""
-        return bool(self._checks or self._guards)
+        return bool(self._checks or self._positive or self._guards)
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -80,6 +81,21 @@ class Prover:
         if at is None or limit is None:
             return False
         self._checks.append((at, limit))
+        return True
+
+    def takes_nonzero(self, condition: Any) -> bool:
+        """Offer the check that a number is not 0; True where the proof covers it, by its being positive."""
+        if not isinstance(condition, llvm.instructions.ICMPInstr) or condition.op != "ne":
+            return False
+        number, zero = condition.operands
+        return isinstance(zero, llvm.Constant) and zero.constant == 0 and self.takes_positive(number)
+
+    def takes_positive(self, number: Any) -> bool:
+        """Offer the requirement that a number is above 0; True where the proof covers it."""
+        known = self._of(number)
+        if known is None:
+            return False
+        self._positive.append(known)
         return True
 
     def takes_guard(self, condition: Any) -> bool | None:
@@ -121,6 +137,8 @@ class Prover:
             (low, high), (least, _) = proof.bounds(index), proof.bounds(size)
             proof.require(b.icmp_signed(">=", low, I64(0)))
             proof.require(b.icmp_signed("<", high, least))
+        for number in self._positive:
+            proof.require(b.icmp_signed(">", proof.bounds(number)[0], I64(0)))
         for guard in self._guards:
             left, right = proof.bounds(guard.left), proof.bounds(guard.right)
             worst = (left[1], right[0]) if guard.operator in ("slt", "sle") else (left[0], right[1])

@@ -19,6 +19,7 @@ from kaio.dsl.compiler.host.host_body import Body
 from kaio.dsl.compiler.host.host_context import I8, I32, I64
 from kaio.dsl.compiler.host.host_exchange import ROW_NBYTES, Peers
 from kaio.dsl.compiler.host.prove import Prover
+from kaio.dsl.compiler.host.strip_loops import Counted
 from kaio.errors import Place
 from kaio.program import Build, Site
 
@@ -55,13 +56,21 @@ class SplitBody(Body):
         super().__init__(module, typed, name, sites, build=build, contract=contract, prover=prover, constants=constants)
         self.waits = False
         self.strip = 16
-        self.lane = llvm.Argument(module, I32, "lane")  # of its strip; no parameter, as a strip knows it
+        # What a strip knows is no parameter: a thread's lane, and where its first thread is.
+        self.lane = llvm.Argument(module, I32, "lane")
+        self._first = [llvm.Argument(module, I32, "first") for _ in range(2)]
+        self.counted: list[Counted] = []
         self.barriers: list[llvm.Block] = []
         self.pauses: list[llvm.Block] = []
         self.rows: list[llvm.Value] = []
         self.row_reads: list[llvm.Value] = []
         self.fault_blocks: list[llvm.Block] = []
         self.serial_blocks: list[llvm.Block] = []
+
+    @property
+    def first_places(self) -> dict[int, llvm.Value]:
+        """What stands for `tid.x` and the thread's number of the first thread of a strip."""
+        return dict(zip((id(self.registers["tid.x"]), id(self.thread)), self._first, strict=True))
 
     def split(self, *, in_strips: bool) -> bool:
         """Emit it, and put `run` in its place; False, and nothing left of it, where it cannot be split."""
@@ -92,11 +101,23 @@ class SplitBody(Body):
 
     def go_round(self, e: Emitter, place: Place, loop: Loop) -> None:
         """Only a thread by itself counts the turns of a loop that may never end. At a barrier is progress."""
-        if not (loop.waits or loop.is_bounded):
+        if not (loop.waits or loop.is_short):
             raise Refused("a loop may never end")
 
     def begin_loop(self, e: Emitter, place: Place, is_inner: bool, turns: Callable[[], llvm.Value | int]) -> None:
         """It ends in a while."""
+
+    def note_range(
+        self, e: Emitter, value: llvm.Value, start: llvm.Value, stop: llvm.Value, step: llvm.Value, is_signed: bool
+    ) -> None:
+        """Note a loop over a range that goes up."""
+        super().note_range(e, value, start, stop, step, is_signed)
+        if isinstance(step, llvm.Constant):
+            goes_up = 0 < step.constant < 2**31
+        else:
+            goes_up = self.prover is not None and self.prover.takes_positive(step)
+        if is_signed and goes_up:
+            self.counted.append((value, start, stop, step))
 
     def suspend(self, e: Emitter, kind: str, text: str = "", words: int = 0) -> None:
         """Note where all threads wait."""
