@@ -74,8 +74,8 @@ class Device(metaclass=Shown):
             otherwise (docs/host.md). Default ``"bounds"`` on the CPU device, ``"off"`` on a GPU. With ``"off"`` an
             index that is out of range reads or overwrites other memory, and on the CPU device may end the process.
         route: what the CPU device runs: ``"ir"`` (the default) is the kernel's own operations, ``"ptx"`` the PTX that a
-            GPU of `like` would get, of which every byte of every result is the same. There ``"bounds"`` finds addresses
-            outside of all memory of the launch.
+            GPU of `like` would get. Every byte of every result is the same, those of a NaN apart. There ``"bounds"``
+            finds addresses outside of all memory of the launch.
 
     Raises:
         DeviceNotFoundError: there is no such device, or its driver does not work.

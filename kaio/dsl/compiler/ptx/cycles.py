@@ -37,4 +37,6 @@ def _looks(item: Item) -> bool:
     if not isinstance(item, Instruction):
         return False
     name, *rest = item.opcode.split(".")
-    return name == "atom" or (name == "ld" and any(word in ("volatile", "relaxed", "acquire") for word in rest))
+    return name in ("atom", "mbarrier") or (
+        name == "ld" and any(word in ("volatile", "relaxed", "acquire") for word in rest)
+    )

@@ -30,7 +30,7 @@ FLOATS = "f32 f64"
 
 _FILES = (
     "asynchronous", "atomics", "barriers", "bits", "clusters", "comparisons", "conversions", "floats", "integers",
-    "matrices", "memory", "moves", "warps",
+    "matrices", "mbarriers", "memory", "moves", "warps",
 )  # fmt: skip
 _PART = re.compile(r"\{\.([\w:.]+)\}|\.?([\w:]+)")
 _records: dict[str, list[Opcode]] = {}
