@@ -27,13 +27,17 @@ __all__ = ["Know", "Knowledge", "ReleaseAcquire", "State", "Who"]
 _SCOPES = (BLOCK_SCOPE, CLUSTER_SCOPE, DEVICE_SCOPE)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Knowledge:
-    """What was known at one moment: bounds by block and by thread of the launch, and whatever `earlier` ones say."""
+    """What was known at one moment: bounds by block and by thread of the launch, and whatever `earlier` ones say.
+
+    It does not change; what was found by `questions` to it is kept.
+    """
 
     blocks: Mapping[int, int] = field(default_factory=dict)
     threads: Mapping[int, int] = field(default_factory=dict)
     earlier: tuple[Knowledge, ...] = ()
+    questions: _Questions | None = None
 
 
 Know = Knowledge | None
@@ -68,7 +72,8 @@ class _Questions:
     def __init__(self, known: Knowledge) -> None:
         self._blocks: dict[int, int] = {}
         self._threads: dict[int, int] = {}
-        self._left, self._seen = deque((known,)), {id(known)}
+        self._left, self._seen = deque(known.earlier), {id(part) for part in known.earlier}
+        self._raise(known)
 
     def bound(self, thread: int, block: int, when: int, most: int) -> int:
         """A time below which all is known of a thread of that block: one above `when` if there is any.
@@ -83,32 +88,34 @@ class _Questions:
             most -= 1
 
     def _take(self, known: Knowledge) -> None:
-        _raise(self._blocks, known.blocks)
-        _raise(self._threads, known.threads)
+        self._raise(known)
         for part in known.earlier:
             if id(part) not in self._seen:
                 self._seen.add(id(part))
                 self._left.append(part)
 
+    def _raise(self, known: Knowledge) -> None:
+        _raise(self._blocks, known.blocks)
+        _raise(self._threads, known.threads)
+
 
 class State:
     """What a thread has of its own, or all threads of a block have in common. Not changed once it is made."""
 
-    __slots__ = ("_questions", "fenced", "known", "pending")
+    __slots__ = ("fenced", "known", "pending")
 
     def __init__(
         self, known: Know = None, pending: tuple[Know, ...] = (None,) * 3, fenced: tuple[Know, ...] = (None,) * 3
     ) -> None:
         self.known, self.pending, self.fenced = known, pending, fenced
-        self._questions: _Questions | None = None
 
     def bound(self, thread: int, block: int, when: int, most: int = -1) -> int:
         """See `_Questions.bound`; everywhere, if not `most` is given."""
         if self.known is None:
             return 0
-        if self._questions is None:
-            self._questions = _Questions(self.known)
-        return self._questions.bound(thread, block, when, most)
+        if self.known.questions is None:
+            self.known.questions = _Questions(self.known)
+        return self.known.questions.bound(thread, block, when, most)
 
 
 _NOTHING = State()
@@ -207,6 +214,7 @@ class ReleaseAcquire:
         self._places: dict[int, _Place] = {}
         self._arrived: dict[tuple[int, int], list[State]] = {}
         self._completed: dict[tuple[int, int], State] = {}
+        self._last: tuple[tuple[Know, ...], Know] = (), None
         self._left: tuple[State, State, State] | None = None  # who goes on like another has the same afterwards
 
     def _block(self, block: int) -> _Block:
@@ -236,12 +244,18 @@ class ReleaseAcquire:
         threads = {**who.others, who.block * self.threads + who.thread: who.clock + 1}
         return Knowledge(blocks, threads, () if known is None else (known,))
 
+    def _joined(self, *parts: Know) -> Know:
+        """All of these together; threads that know the same and take over the same share it."""
+        if len(parts) != len(self._last[0]) or any(a is not b for a, b in zip(parts, self._last[0], strict=True)):
+            self._last = parts, join(parts)
+        return self._last[1]
+
     def fence(self, who: Who, scope: int) -> None:
         """A fence. The thread's clock advances after it."""
         block = self._block(who.block)
         state = block.of(who.thread)
         reached = [s for s in _SCOPES if s <= scope]
-        known = join([state.known, *(state.pending[s] for s in reached)])
+        known = self._joined(state.known, *(state.pending[s] for s in reached))
         own = self._own(who, known)
         pending = tuple(None if s <= scope else state.pending[s] for s in _SCOPES)
         fenced = tuple(own if s <= scope else state.fenced[s] for s in _SCOPES)

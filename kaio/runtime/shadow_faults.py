@@ -108,6 +108,7 @@ class _Found:
     ) -> None:
         self.program, self.record, self.site, self.element = program, record, site, element
         self.space = site.written
+        self.is_copy = record.size >> 47 & 1 != 0
         self.kinds = record.size >> 32 & 15, record.size >> 36 & 15
         threads = block[0] * block[1] * block[2]
         who = record.size & 0xFFFFFFFF
@@ -140,7 +141,7 @@ class _Found:
         mistakes = [
             Mistake(self._here(what, self.own, self.kinds[0]), self.site.place, trace=self.site.trace),
             Mistake(
-                self._here("", self.other, self.kinds[1]) + "; nothing orders the two",
+                self._here("", self.other, self.kinds[1]) + self._missing(),
                 there.place if self.record.other else None, self._way_out(there), there.trace,
             ),
         ]  # fmt: skip
@@ -153,12 +154,29 @@ class _Found:
         }
         return KernelFault(mistakes, **self.facts, **facts)
 
+    def _missing(self) -> str:
+        """What would have to be there between the two."""
+        if not self.is_copy:
+            return "; nothing orders the two"
+        return " by a copy that goes on by itself, and nothing says that it is done"
+
     def _way_out(self, there: Site) -> str:
         """By what the two are to each other."""
+        if self.is_copy:
+            return (
+                "wait for the copy first: `kaio.cp_async_commit()`, `kaio.cp_async_wait(…)` for its group by the "
+                "thread that copies, and a `kaio.bar_sync()` behind that for the others"
+            )
         if abi.ATOMIC in self.kinds and abi.READ not in self.kinds:
             return "update it with an `atomic_…` operation in both places, of a scope that both are in"
         if self._updates(self.site) and self._updates(there):
             return "where several threads update one element, use `kaio.atomic_add` and the like"
+        if self.record.block != self.other_block and self.program.shadow is not None and self.program.shadow.orders:
+            return (
+                "a flag orders blocks where who sets it fences before, `kaio.fence()`, and who reads it fences after, "
+                "for a scope that both are in, and both come to the flag with volatile or atomic accesses; an atomic "
+                'operation does both by `order="release"` and `order="acquire"`'
+            )
         if self.record.block != self.other_block:
             way_out = "blocks are not ordered: let each write elements of its own, use atomic operations, or do what "
             return way_out + "comes after in another launch"

@@ -183,3 +183,12 @@ def test_a_producer_waits_before_it_arrives():
     assert out.to_host().tolist() == [sum(32 * k + 31 - t for k in range(6)) for t in range(32)]
     told = race(warp_specialised(False), x, out)
     assert told.array == "tiles"
+
+
+def test_the_report_says_that_the_copy_is_not_done():
+    text = str(race(single(True, False, True, False), numbers(64), *zeros(64)).fault)
+    assert "by a copy that goes on by itself, and nothing says that it is done" in text
+    assert text.endswith(
+        "help: wait for the copy first: `kaio.cp_async_commit()`, `kaio.cp_async_wait(…)` for its group by the thread "
+        "that copies, and a `kaio.bar_sync()` behind that for the others"
+    )

@@ -75,6 +75,15 @@ def test_a_flag_without_both_fences_for_both_orders_nothing(before, after, flag_
     assert told.accesses == {WRITE, READ}
 
 
+def test_the_report_says_what_a_flag_needs():
+    text = str(race(message("device", None), *zeros(1, 1, 1)).fault)
+    assert text.endswith(
+        "help: a flag orders blocks where who sets it fences before, `kaio.fence()`, and who reads it fences after, "
+        "for a scope that both are in, and both come to the flag with volatile or atomic accesses; an atomic operation "
+        'does both by `order="release"` and `order="acquire"`'
+    )
+
+
 @kaio.kernel
 def plain_flag(data: InOut[i32], flag: InOut[i32], out: Out[i32]):
     if kaio.thread_idx.x == 0:
