@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from dataclasses import replace
 from functools import partial
 from io import StringIO
 
@@ -14,6 +15,8 @@ import pytest
 import kaio
 from kaio.demo import process
 from kaio.runtime.buffer import GpuBuffer
+from tests.corpus.case import Case, check_results, run
+from tests.corpus.cases import CASES
 from tests.dsl.from_text import kernel
 from tests.dsl.test_records import ON_GPU, RECORDS, on_the_cpu, results
 from tests.dsl.test_unrolled_at_random import Program
@@ -67,6 +70,14 @@ def test_a_record_gives_the_same_bytes(name: str) -> None:
             np.testing.assert_array_equal(own.view(np.uint8), ptx.view(np.uint8))
         else:
             np.testing.assert_allclose(own, ptx, rtol=1e-5)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_correct_kernel_of_the_corpus_is_right_and_silent(case: Case) -> None:
+    launch = case.twin_launch(case.size)
+    options = {name: value for name, value in launch.options.items() if name != "coverage"}  # which PTX does not have
+    launch = replace(launch, options=options)
+    check_results(run(case.mended, launch, by_ptx()), launch, case.mended)
 
 
 @pytest.mark.parametrize("seed", range(12))
