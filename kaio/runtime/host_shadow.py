@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kaio import host_abi
+from kaio import host_abi, order_abi
 from kaio import shadow_abi as abi
 from kaio.errors import LaunchError, OutOfMemoryError
 from kaio.program import Argument, HostProgram
@@ -58,10 +58,10 @@ class Buffer:
 
 
 class ShadowOfRecord:
-    """What a worker keeps between launches: cells of shared memory, and the time at which the last launch ended."""
+    """What a worker keeps between launches: cells of shared memory, and the time and group at which the last ended."""
 
     def __init__(self) -> None:
-        self.cells, self.now = HostMemory(0), 0
+        self.cells, self.now, self.group = HostMemory(0), 0, 0
 
     def make_room(self, nbytes: int) -> None:
         """Cells of so many bytes; all that is kept is older than what is to come."""
@@ -181,12 +181,13 @@ class LaunchShadow:
         own = record.shadow
         own.make_room((slots * shared_nbytes >> shift) * abi.CELL_NBYTES)
         if own.now > _LATE:
-            own.cells, own.now = HostMemory(own.cells.nbytes), 0
+            own.cells, own.now, own.group = HostMemory(own.cells.nbytes), 0, 0
             ctypes.memset(record.words.address, 0, record.words.nbytes)
         cells = own.cells.address - (record.shared.address >> shift) * abi.CELL_NBYTES
         context, address = record.context.view, record.context.address
         struct.pack_into("@4i", context, abi.SHADOWED, 1, 0, own.now, 0)
         struct.pack_into("@i", context, abi.UNSETTLED, 0)
+        struct.pack_into("@i", context, order_abi.FIRST_GROUP, own.group)
         struct.pack_into("@3Q", context, abi.DECIDE, self._decide, cells & _U64, self._table.address)
         abi.DECIDER.pack_into(
             context, abi.QUESTION, 0, 0, 0, 0, 0, address, host_abi.CONTEXT_NBYTES // 4, address,
@@ -195,9 +196,11 @@ class LaunchShadow:
         )  # fmt: skip
 
     def finish(self, record: Record) -> None:
-        """Remember how late it has become for a worker."""
+        """Remember how late it has become for a worker, and how many groups of copies there were."""
         words = np.frombuffer(record.words.view, np.int32).reshape(-1, host_abi.WORD_COUNT, host_abi.WORD_STRIDE)
-        record.shadow.now = max(record.shadow.now, int(words[: record.used, abi.CLOCK].max()))
+        own = record.shadow
+        own.now = max(own.now, int(words[: record.used, abi.CLOCK].max()))
+        own.group = max(own.group, int(words[: record.used, order_abi.GROUP].max()))
 
 
 def _buffers(program: HostProgram, arguments: Any) -> Iterator[Buffer]:

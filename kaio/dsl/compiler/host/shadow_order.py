@@ -68,6 +68,7 @@ def begin_knowing(c, words, blocks):
     group = 0
     for slot in range(blocks):
         own = of_slot(words, slot, _WORDS)
+        group = max(group, of_slot(c, slot, _CONTEXT)[_FIRST_GROUP])
         for thread in range(c[_THREADS]):
             group = max(group, own[_GROUP, thread])
     for slot in range(blocks):
