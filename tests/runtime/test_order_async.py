@@ -132,6 +132,23 @@ def test_writing_over_source_or_target_waits_for_the_copy(what):
 
 
 @kaio.kernel
+def source_of_each_thread(x: InOut[i32], out: Out[i32]):
+    tile = kaio.shared_mem(64, i32)
+    t, i = kaio.thread_idx.x, kaio.grid(1)
+    kaio.cp_async(tile, t, x, i, 1)
+    kaio.cp_async_commit()
+    x[i] = -1
+    kaio.cp_async_wait(0)
+    out[i] = tile[t]
+
+
+def test_a_thread_races_with_its_own_copy_of_elements_that_no_other_comes_to():
+    told = race(source_of_each_thread.grid(2).block(64), numbers(128), *zeros(128))
+    assert told.array == "x"
+    assert told.fault.facts["thread"] == told.fault.facts["other_thread"]
+
+
+@kaio.kernel
 def wide(x: In[i32], out: Out[i32]):
     tile = kaio.shared_mem(64, i32)
     t = kaio.thread_idx.x

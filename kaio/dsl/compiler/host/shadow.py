@@ -126,7 +126,7 @@ class Shadow:
         address = b.ptrtoint(pointer, I64)
         root = _root(pointer)
         number = self._buffers.get(id(root))
-        self._note_place(pointer, root, number)
+        self._note_place(pointer, root, number, access)
         row = self._code.row(b, self._thread.context, number, address)
         if access.reads:
             self._code.check_written(b, self._who, address, I32(what), row, size)
@@ -148,15 +148,20 @@ class Shadow:
             found = b.or_(found, self._code.ask(b, f"buffer.{kind}", self._who, [place, I32(what), row, shift]))
         self._leave_if(e, found)
 
-    def _note_place(self, pointer: llvm.Value, root: llvm.Value, number: int | None) -> None:
-        """Note where in a buffer a thread comes to; in any, where it is not known in which."""
+    def _note_place(self, pointer: llvm.Value, root: llvm.Value, number: int | None, access: Access) -> None:
+        """Note where in a buffer a thread comes to; in any, where it is not known in which.
+
+        A copy that goes on by itself may race with its own thread.
+        """
         if number is None:
             for other in range(len(self._sizes)):
                 self.apart.note(other, None)
             return
         sizes = self._sizes[number]
-        axes = None if sizes is None else self.apart.grid_axes(pointer, root, sizes, self._thread.registers)
-        self.apart.note(number, axes)
+        if sizes is None or access.how == "async":
+            self.apart.note(number, None)
+        else:
+            self.apart.note(number, self.apart.grid_axes(pointer, root, sizes, self._thread.registers))
 
     def wait_for_copies(self, e: Emitter, groups: int) -> None:
         """The thread waits until at most so many of its groups are under way."""
