@@ -352,3 +352,62 @@ def test_places_that_a_number_in_the_source_tells_apart_are_so_in_blocks_of_that
     assert apart(in_blocks_of_64)[1] == ("x64",)
     in_blocks_of_64.grid(2).block(64).launch(FULL.alloc_zeros(64, f32), FULL.alloc_zeros(128, f32)).wait()
     assert fault_of(in_blocks_of_64, numbers(65), numbers(130), grid=2, block=65).kind == "race"
+
+
+@kaio.kernel
+def plainly_then_strongly(out: InOut[i32]):
+    if kaio.thread_idx.x == 0:
+        out[0] = 1
+        kaio.store(out, 0, 2, volatile=True)
+    else:
+        kaio.store(out, 0, 3, volatile=True)
+
+
+def test_a_plain_write_is_not_forgotten_for_a_strong_one_behind_it():
+    fault = fault_of(plainly_then_strongly, np.zeros(1, np.int32), block=2)
+    first = plainly_then_strongly.__wrapped__.__code__.co_firstlineno
+    assert {fault.facts["line"], fault.facts["other_line"]} == {first + 3, first + 6}
+
+
+@kaio.kernel
+def looked_at_plainly(out: InOut[i32], seen: Out[i32]):
+    t = kaio.thread_idx.x
+    if t == 3:
+        kaio.atomic_add(out, 0, 1)
+    elif t == 2:
+        seen[t] = out[0] + kaio.load(out, 0, volatile=True)
+    else:
+        seen[t] = kaio.load(out, 0, volatile=True)
+
+
+def test_a_plain_read_is_not_forgotten_for_strong_ones():
+    fault = fault_of(looked_at_plainly, np.zeros(1, np.int32), FULL.alloc_zeros(4, i32), block=4)
+    assert {fault.facts["thread"][0], fault.facts["other_thread"][0]} == {2, 3}
+
+
+@kaio.kernel
+def copied(x: In[i32], out: Out[i32]):
+    s = kaio.shared_mem(256, i32)
+    t = kaio.thread_idx.x
+    kaio.cp_async(s, t, x, t, 1)
+    kaio.cp_async_commit()
+    kaio.cp_async_wait(0)
+    kaio.bar_sync()
+    out[t] = s[kaio.block_dim.x - 1 - t]
+
+
+@kaio.kernel
+def set_and_turned(out: Out[i32]):
+    s = kaio.shared_mem(256, i32)
+    t = kaio.thread_idx.x
+    s[t] = t
+    kaio.bar_sync()
+    out[t] = s[kaio.block_dim.x - 1 - t]
+
+
+def test_what_a_launch_copied_into_shared_memory_is_nothing_to_the_next():
+    x, out = FULL.alloc_zeros(256, i32), FULL.alloc_zeros(256, i32)
+    with workers(FULL, 1):
+        for threads in (256, 32, 256, 1):
+            copied.grid(1).block(threads).launch(x, out).wait()
+            set_and_turned.grid(1).block(min(64, threads)).launch(out).wait()
