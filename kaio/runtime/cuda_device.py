@@ -43,6 +43,7 @@ class CudaDevice(Device):
     timing_events: Events
     scratch: ArgumentBlock
     dropped: deque[tuple[int, Any, list[Completion]]]
+    ended: deque[Any]  # the driver's streams whose objects are gone
     fault_seen: bool
     prints: CudaPrints | None
     records: Records
@@ -52,6 +53,7 @@ class CudaDevice(Device):
     _threads: threading.local
     _loaded: dict[int, CudaLoaded]
     _held: list[tuple[Any, list[Completion]]]
+    _unused: list[Any]  # of those that have ended, the ones on which nothing is freed any more
     _default: CudaStream
     _copies: CudaStream
     _frees: CudaStream
@@ -83,6 +85,7 @@ class CudaDevice(Device):
         self._start()
         self.fault_seen, self.prints = False, None
         self.dropped, self._held, self._loaded, self._threads = deque(), [], {}, threading.local()
+        self.ended, self._unused = deque(), []
         self.scratch = ArgumentBlock(_MAX_ARGUMENTS_NBYTES + 16)
         self.records, self.watched = Records(self), {}
         self.events = Events(int(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING), self.ask)
@@ -303,6 +306,16 @@ class CudaDevice(Device):
                 else:
                     self._held.append((owner, users))
             self._held = [(owner, users) for owner, users in self._held if not all(work.is_done for work in users)]
+            self._destroy_ended()
+
+    def _destroy_ended(self) -> None:
+        """Destroy streams, each one turn after it was dropped.
+
+        In a cycle of garbage a stream may be finalised before the memory that is to be freed on it is dropped.
+        """
+        for raw in self._unused:
+            driver.cuStreamDestroy(raw)  # returns at once; the driver finishes the work that is left
+        self._unused = [self.ended.popleft() for _ in range(len(self.ended))]
 
     def after_close(self) -> None:
         """Free what was closed, if that is still possible."""

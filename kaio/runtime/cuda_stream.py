@@ -74,10 +74,10 @@ class CudaStream(Stream):
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, int(self.raw)
 
-    def __del__(self, destroy: Callable[[Any], object] = driver.cuStreamDestroy) -> None:
+    def __del__(self) -> None:
         raw = getattr(self, "raw", None)
-        if raw is not None and self.device.fault is None:
-            destroy(raw)  # returns at once; the driver finishes the work that is left
+        if raw is not None:
+            self.device.ended.append(raw)  # memory that it used may still have to be freed on it
 
     # Launching.
 
@@ -196,7 +196,7 @@ class CudaStream(Stream):
     ) -> CudaCompletion:
         """Call the driver to put work on the stream. The lock of the device is held."""
         device = self.device
-        if device.fault is not None or device.dropped:
+        if device.fault is not None or device.dropped or device.ended:
             device.tidy()
         work: CudaCompletion = _new(kind)  # quicker than through `__init__`, which takes no more
         work.stream, work._loaded = self, loaded

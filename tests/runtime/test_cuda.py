@@ -506,3 +506,22 @@ def test_another_stream_waits_once_for_what_it_needs(gpu: Any, x: Any, y: Any, c
     with gpu.stream():
         assert calls.of(lambda: launch(gpu, x, y)) == ["record", "wait", "launch"]
         assert calls.of(lambda: launch(gpu, x, y)) == ["launch"]
+
+
+def test_a_stream_outlives_the_memory_that_is_freed_on_it(gpu: Any, calls: _Log) -> None:
+    class Node:
+        """Ties things into a cycle, in which they are finalised in any order."""
+
+    def leave() -> None:
+        node: Any = Node()
+        node.me, node.stream = node, gpu.stream()
+        with node.stream:
+            node.x, node.y = gpu.alloc_zeros(100, f32), gpu.alloc_zeros(100, f32)
+            launch(gpu, node.x, node.y)
+        del node
+        gc.collect()
+        gpu.tidy()
+        gpu.tidy()
+
+    ends = [call for call in calls.of(leave) if call in ("free", "destroy")]
+    assert ends[-3:] == ["free", "free", "destroy"]

@@ -189,6 +189,7 @@ int cuStreamCreateWithPriority(Stream **made, unsigned flags, int priority) {
 }
 int cuStreamDestroy(Stream *s) {
     pthread_mutex_lock(&lock);
+    note("destroy\n");
     s->closing = 1;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
