@@ -17,13 +17,13 @@ import struct
 from kaio import host_abi as abi
 
 __all__ = [
-    "ASYNC", "ATOMIC", "ATOMIC_IN_BLOCK", "ATOMIC_IN_GRID", "BASE", "BUFFER", "BUFFERS", "BUFFER_CELLS", "BUFFER_MAP",
-    "BUFFER_START", "BUFFER_STOP", "CELLS", "CELL_NBYTES", "CLOCK", "DECIDE", "DECIDER", "FIRST", "FREED",
-    "IN_CLUSTER", "IN_SHARED", "KEPT_WRITE", "KNOWN", "MOST_SITES", "NBYTES_SHIFT", "OF_THREAD", "PLAIN", "QUESTION",
-    "QUESTION_ADDRESS", "QUESTION_CELL", "QUESTION_CONTEXTS", "QUESTION_THREAD", "QUESTION_WHAT", "QUESTION_WORDS",
-    "R1_WHEN", "R1_WHO", "R2_WHEN", "R2_WHO", "RACE", "READ", "READS", "R_WHAT", "SHADOWED", "START",
-    "STRENGTH_SHIFT", "UNINITIALISED", "UNSETTLED", "UNSETTLED_ADDRESS", "UNSETTLED_THREAD", "UNSETTLED_WHAT",
-    "VOLATILE", "WRITE", "WRITES", "W_WHAT", "W_WHEN", "W_WHO",
+    "ASIDE_PLACES", "ASIDE_ROWS", "ASIDE_WORDS", "ASYNC", "ATOMIC", "ATOMIC_IN_BLOCK", "ATOMIC_IN_GRID", "BASE",
+    "BUFFER", "BUFFERS", "BUFFER_CELLS", "BUFFER_MAP", "BUFFER_START", "BUFFER_STOP", "CELLS", "CELL_NBYTES", "CLOCK",
+    "DECIDE", "DECIDER", "FIRST", "FREED", "IN_CLUSTER", "IN_SHARED", "KEPT_WRITE", "KNOWN", "MOST_SITES",
+    "NBYTES_SHIFT", "OF_THREAD", "PLAIN", "QUESTION", "QUESTION_ADDRESS", "QUESTION_CELL", "QUESTION_CONTEXTS",
+    "QUESTION_THREAD", "QUESTION_WHAT", "QUESTION_WORDS", "R1_WHEN", "R1_WHO", "R2_WHEN", "R2_WHO", "RACE", "READ",
+    "READS", "R_WHAT", "SHADOWED", "START", "STRENGTH_SHIFT", "UNINITIALISED", "UNSETTLED", "UNSETTLED_ADDRESS",
+    "UNSETTLED_THREAD", "UNSETTLED_WHAT", "VOLATILE", "WRITE", "WRITES", "W_WHAT", "W_WHEN", "W_WHO",
 ]  # fmt: skip
 
 # In the context of a block. i32: whether the launch has a shadow, the times at which the block began and at which its
@@ -40,7 +40,10 @@ UNSETTLED, UNSETTLED_THREAD, UNSETTLED_WHAT, UNSETTLED_ADDRESS = (
 # The arguments of that function. The code of a kernel sets the first: cell, address, thread, what kind of access.
 QUESTION = abi.SHADOW + 64
 QUESTION_CELL, QUESTION_ADDRESS, QUESTION_THREAD, QUESTION_WHAT = QUESTION, QUESTION + 16, QUESTION + 24, QUESTION + 28
-DECIDER = struct.Struct("@Pi" + "qii" + "Pi" + "Pi" + "Pii" + "Pi")
+DECIDER = struct.Struct("@Pi" + "qii" + "Pi" + "Pi" + "Pii" + "Pi" + "Pi")
+# The last one is a table of accesses that have no place in their cells: rows, places in each, and i32s in a place: the
+# address in two halves, time, thread, and what it was as in the place of a read.
+ASIDE_ROWS, ASIDE_PLACES, ASIDE_WORDS = 512, 8, 5
 QUESTION_CONTEXTS, QUESTION_WORDS = (QUESTION + 32, QUESTION + 48), QUESTION + 64  # pointers to those of the block
 
 # Words of each thread: its time, and of each lane of its warp the latest time that it knows of.

@@ -184,6 +184,8 @@ class LaunchShadow:
             own.cells, own.now, own.group = HostMemory(own.cells.nbytes), 0, 0
             ctypes.memset(record.words.address, 0, record.words.nbytes)
         cells = own.cells.address - (record.shared.address >> shift) * abi.CELL_NBYTES
+        aside = HostMemory(4 * abi.ASIDE_ROWS * abi.ASIDE_PLACES * abi.ASIDE_WORDS * self._shadow.orders)
+        self._kept.append(aside)
         context, address = record.context.view, record.context.address
         struct.pack_into("@4i", context, abi.SHADOWED, 1, 0, own.now, 0)
         struct.pack_into("@i", context, abi.UNSETTLED, 0)
@@ -192,7 +194,7 @@ class LaunchShadow:
         abi.DECIDER.pack_into(
             context, abi.QUESTION, 0, 0, 0, 0, 0, address, host_abi.CONTEXT_NBYTES // 4, address,
             host_abi.CONTEXT_NBYTES // 8, record.words.address, host_abi.WORD_COUNT, host_abi.WORD_STRIDE,
-            self._locks.address, self._locks.nbytes // 4,
+            self._locks.address, self._locks.nbytes // 4, aside.address, aside.nbytes // 4,
         )  # fmt: skip
 
     def finish(self, record: Record) -> None:

@@ -13,6 +13,7 @@ from kaio import order_abi as order
 from kaio import shadow_abi as shadow
 from kaio.dsl.atomic import atomic_cas, atomic_exch
 from kaio.dsl.compiler.host.scheduling_steps import of_slot
+from kaio.dsl.compiler.host.shadow_aside import place_aside, put_aside
 from kaio.dsl.compiler.host.shadow_async import wait_for_copies
 from kaio.dsl.compiler.host.shadow_known import is_known, is_of_before, is_seen, is_told
 from kaio.dsl.types import D2, InOut
@@ -32,6 +33,7 @@ _R1_WHEN, _R1_WHO, _R2_WHEN, _R2_WHO = shadow.R1_WHEN, shadow.R1_WHO, shadow.R2_
 _SITE, _STRENGTH, _ATOMIC = shadow.MOST_SITES - 1, shadow.STRENGTH_SHIFT, shadow.ATOMIC_IN_BLOCK
 _READS, _WRITES, _IN_SHARED, _NBYTES = shadow.READS, shadow.WRITES, shadow.IN_SHARED, shadow.NBYTES_SHIFT
 _ASYNC, _WAIT, _GROUP_TIME, _GROUP = shadow.ASYNC, order.WAIT, order.GROUP_TIME, order.GROUP
+_PLACES, _ASIDE = shadow.ASIDE_PLACES, 16
 _SEES, _KEPT_WRITE = order.SEES, shadow.KEPT_WRITE
 _IN_CLUSTER, _RANK, _VISITS, _VISIT = (
     shadow.IN_CLUSTER, abi.CLUSTER_RANK // 4, order.VISITS // 4, order.VISIT_NBYTES,
@@ -52,11 +54,12 @@ def decide(
     q: InOut[i64],
     words: InOut[i32, D2],
     locks: InOut[i32],
+    aside: InOut[i32],
 ) -> None:
     """An access to what `cell` is kept of: note it there, or record a fault in the context of the block.
 
     `what` is as `shadow_abi` says. Without a cell, memory is read that nobody has written. `locks`: of cells that
-    several workers see, none where one worker runs the launch.
+    several workers see, none where one worker runs the launch. `aside`: see `shadow_aside`.
     """
     if what & _WAIT != 0:
         wait_for_copies(c, words, thread, i32(address))
@@ -70,12 +73,16 @@ def decide(
         while atomic_cas(locks, lock, 0, 1, order="acquire") != 0:
             pass
     found = conflict(cell, c, words, thread, what)
+    if found == 0:
+        found = conflict_aside(aside, address, c, words, thread, what)
     if found <= 0:
-        note(cell, c, words, thread, what)
+        note(cell, c, words, thread, what, aside, address)
         if what & _IN_CLUSTER != 0:
             note_visit(c, q, words, address, thread, what)
         if found < 0:
             leave_unsettled(c, q, address, thread, what)
+    elif found >= _ASIDE:
+        record(c, q, _RACE, address, thread, what, aside[found - _ASIDE + 3], read_of(aside[found - _ASIDE + 4]))
     elif found == _R2_WHEN + 1:
         record(c, q, _RACE, address, thread, what, cell[_R2_WHO], read_of(cell[_R_WHAT] >> 16))
     elif found == _R1_WHEN + 1:
@@ -107,6 +114,22 @@ def conflict(cell, c, words, thread, what):
     return 0
 
 
+def conflict_aside(aside, address, c, words, thread, what):
+    """The same of accesses that were put aside: the place in the table, and `_ASIDE` more."""
+    if aside.size == 0:
+        return 0
+    first = c[_START] if what & _IN_SHARED != 0 else 1
+    for number in range(_PLACES):
+        place = place_aside(aside, address, number)
+        is_there = aside[place] == i32(address) and aside[place + 1] == i32(address >> 32)
+        if is_there and not is_of_before(c, aside[place + 2], first):
+            other = aside[place + 4]
+            matters = what & _WRITES != 0 or other & _KEPT_WRITE != 0
+            if matters and is_apart(c, words, thread, what, aside[place + 3], aside[place + 2], other):
+                return place + _ASIDE
+    return 0
+
+
 def read_of(what):
     """What one of the two reads of a cell was, as said of an access."""
     return (what & 0xFFFF) | (_WRITES if what & _KEPT_WRITE != 0 else 0)
@@ -121,7 +144,7 @@ def is_apart(c, words, thread, what, who, when, other):
     return is_known(c, words, thread, who, when) == 0
 
 
-def note(cell, c, words, thread, what):
+def note(cell, c, words, thread, what, aside, address):
     """Put an access into the cell, which conflicts with none that is there."""
     me, now = c[_FIRST] + thread, words[_CLOCK, thread]
     first = c[_START] if what & _IN_SHARED != 0 else 1
@@ -135,6 +158,9 @@ def note(cell, c, words, thread, what):
         keeps = is_second or (is_weaker and what & _IN_SHARED == 0)
         if keeps and is_over(cell, c, words, thread, what, first, _R2_WHEN):
             keep_read(cell, _R2_WHEN, cell[_W_WHO], cell[_W_WHEN], cell[_W_WHAT] | _KEPT_WRITE)
+        elif keeps:
+            before = (cell[_W_WHAT] & 0xFFFF) | _KEPT_WRITE
+            put_aside(aside, address, c, words, thread, first, cell[_W_WHEN], cell[_W_WHO], before)
         # Of what one thread does at one time the weaker write is kept, which conflicts with more.
         if cell[_W_WHO] != me or cell[_W_WHEN] != now or strength_of(cell[_W_WHAT]) != 0:
             cell[_W_WHAT] = (what & 0xFFFF) | ((what >> _NBYTES) << 16)
@@ -145,12 +171,17 @@ def note(cell, c, words, thread, what):
             cell[_R2_WHEN] = 0
     elif is_place_for(cell, c, words, thread, me, now, what, first, _R1_WHEN):
         keep_read(cell, _R1_WHEN, me, now, what)
-    elif is_place_for(cell, c, words, thread, me, now, what, first, _R2_WHEN) or is_farther(cell, c, me):
+    elif is_place_for(cell, c, words, thread, me, now, what, first, _R2_WHEN):
         keep_read(cell, _R2_WHEN, me, now, what)
     elif strength_of(what) == 0 and strength_of(cell[_R_WHAT]) != 0:
+        put_aside(aside, address, c, words, thread, first, cell[_R1_WHEN], cell[_R1_WHO], cell[_R_WHAT] & 0xFFFF)
         keep_read(cell, _R1_WHEN, me, now, what)
-    elif strength_of(what) == 0 and strength_of(cell[_R_WHAT] >> 16) != 0:
+    elif is_farther(cell, c, me) or (strength_of(what) == 0 and strength_of(cell[_R_WHAT] >> 16) != 0):
+        kept = (cell[_R_WHAT] >> 16) & 0xFFFF
+        put_aside(aside, address, c, words, thread, first, cell[_R2_WHEN], cell[_R2_WHO], kept)
         keep_read(cell, _R2_WHEN, me, now, what)
+    else:
+        put_aside(aside, address, c, words, thread, first, now, me, what & 0xFFFF)
 
 
 def is_place_for(cell, c, words, thread, me, now, what, first, place):
