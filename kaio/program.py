@@ -226,6 +226,7 @@ class Shadow:
     apart: of each buffer, the axes of the grid whose index is the index of the elements that a thread comes to alone
         (``x256``: if blocks have 256 threads along it); None where that is not so
     orders: threads may order themselves by more than barriers of all, of which the runtime is told
+    in_part: some may know of an access and others of their warp or block not
     """
 
     code: bytes = field(repr=False)
@@ -233,6 +234,7 @@ class Shadow:
     local: tuple[PlacedArray, ...]
     apart: tuple[tuple[str, ...] | None, ...] = ()
     orders: bool = False
+    in_part: bool = False
 
 
 @dataclass(frozen=True)

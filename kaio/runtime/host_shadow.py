@@ -184,7 +184,7 @@ class LaunchShadow:
             own.cells, own.now, own.group = HostMemory(own.cells.nbytes), 0, 0
             ctypes.memset(record.words.address, 0, record.words.nbytes)
         cells = own.cells.address - (record.shared.address >> shift) * abi.CELL_NBYTES
-        aside = HostMemory(4 * abi.ASIDE_ROWS * abi.ASIDE_PLACES * abi.ASIDE_WORDS * self._shadow.orders)
+        aside = HostMemory(4 * abi.ASIDE_ROWS * abi.ASIDE_PLACES * abi.ASIDE_WORDS * self._shadow.in_part)
         self._kept.append(aside)
         context, address = record.context.view, record.context.address
         struct.pack_into("@4i", context, abi.SHADOWED, 1, 0, own.now, 0)

@@ -57,6 +57,7 @@ class HostModule:
     granule: int = 0
     apart: tuple[tuple[str, ...] | None, ...] = ()
     orders: bool = False
+    in_part: bool = False
 
     def __str__(self) -> str:
         return self.text
@@ -160,6 +161,7 @@ def _finish(body: Body, exported: tuple[str, ...], fast: Body | None = None) -> 
         granule=granule,
         apart=apart,
         orders=isinstance(body.orders, Ordering) and body.orders.tells,
+        in_part=body.shadow is not None and body.shadow.in_part,
     )
     if fast is None or fast.prover is None:
         return made

@@ -24,7 +24,7 @@ from kaio.dsl.compiler.host.coverage import note_write
 from kaio.dsl.compiler.host.host_context import I32, I64
 from kaio.dsl.compiler.host.host_notes import HostNotes
 from kaio.dsl.compiler.host.host_threads import Thread
-from kaio.dsl.compiler.host.ordering import Ordering, orders_threads
+from kaio.dsl.compiler.host.ordering import Ordering, meets_in_part, orders_threads
 from kaio.dsl.compiler.host.prove import Prover
 from kaio.dsl.compiler.host.shadow import Shadow
 from kaio.dsl.compiler.loop_nest import may_spin
@@ -63,7 +63,9 @@ class Body(Thread):
         self.shadow: Shadow | None = None
         self.orders = Orders()
         if build.check == "full":
-            self.shadow = Shadow(self, self.inputs.types, in_clusters=_sees_clusters(typed))
+            self.shadow = Shadow(
+                self, self.inputs.types, in_clusters=_sees_clusters(typed), in_part=meets_in_part(typed)
+            )
             self.orders = Ordering(self, self.shadow, tells=orders_threads(typed))
         self._scratches: dict[int, int] = {}
         self._exits: dict[Place, int] = {}

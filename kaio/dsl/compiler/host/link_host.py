@@ -36,7 +36,7 @@ def link_host(
         prints=module.prints,
         watched=module.watched,
         shared=module.shared,
-        shadow=Shadow(shadow_object(), module.granule, module.local, module.apart, module.orders)
+        shadow=Shadow(shadow_object(), module.granule, module.local, module.apart, module.orders, module.in_part)
         if module.granule
         else None,
     )

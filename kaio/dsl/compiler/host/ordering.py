@@ -19,13 +19,15 @@ from kaio.dsl.compiler.emission.orders import Orders
 from kaio.dsl.compiler.host.host_context import I1, I32, I64
 from kaio.dsl.compiler.host.shadow_order import emit_tell
 from kaio.dsl.intrinsic import Intrinsic
+from kaio.dsl.values import Weak
+from kaio.dtypes import DType
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.emission.emit import Emitter
     from kaio.dsl.compiler.host.host_threads import Thread
     from kaio.dsl.compiler.host.shadow import Shadow
 
-__all__ = ["Ordering", "orders_threads"]
+__all__ = ["Ordering", "meets_in_part", "orders_threads"]
 
 _SCOPES = {
     "block": abi.BLOCK_SCOPE, "cluster": abi.CLUSTER_SCOPE, "device": abi.DEVICE_SCOPE, "system": abi.DEVICE_SCOPE,
@@ -36,6 +38,16 @@ _OF_THREADS = ("fence", "named_bar_sync", "named_bar_arrive")
 def orders_threads(typed: ir.Typed) -> bool:
     """Whether threads of a kernel may hand on what they know other than by barriers of all."""
     return any(_orders(call) for _, call in ir.calls_of(typed))
+
+
+def meets_in_part(typed: ir.Typed) -> bool:
+    """Whether some threads may know of an access and others not, beside those of other warps and blocks."""
+    return orders_threads(typed) or any(_has_mask(call) for _, call in ir.calls_of(typed))
+
+
+def _has_mask(call: ir.TypedCall) -> bool:
+    is_syncwarp = isinstance(call.callee, Intrinsic) and call.callee.name.removeprefix("kaio.") == "syncwarp"
+    return is_syncwarp and any(isinstance(operand, DType | Weak) for operand in call.operands)
 
 
 def _orders(call: ir.TypedCall) -> bool:

@@ -38,8 +38,8 @@ _STRENGTHS = {"block": abi.ATOMIC_IN_BLOCK, "device": abi.ATOMIC_IN_GRID, "syste
 class Shadow:
     """What the body of a kernel asks of each access."""
 
-    def __init__(self, thread: Thread, types: Iterable[Type | None], *, in_clusters: bool) -> None:
-        self._thread, self._in_clusters = thread, in_clusters
+    def __init__(self, thread: Thread, types: Iterable[Type | None], *, in_clusters: bool, in_part: bool) -> None:
+        self._thread, self._in_clusters, self.in_part = thread, in_clusters, in_part
         self._code = Code(thread.module)
         self._buffers: dict[int, int] = {}  # the number of a buffer among the arguments, by its LLVM value
         self._types = tuple(types)
@@ -113,7 +113,7 @@ class Shadow:
     def _touch_shared(self, e: Emitter, pointer: llvm.Value, access: Access) -> None:
         what = self._what(e, access, pointer) | abi.IN_SHARED | abi.IN_CLUSTER * (access.space == "cluster")
         # The code of the usual cases takes all accesses to shared memory for those of one block, and for done.
-        is_usual = access.space == "shared" and not self._in_clusters and _is_plain(access)
+        is_usual = access.space == "shared" and not self._in_clusters and self._is_usual(access)
         kind = ("write" if access.kind == "write" else "read") if is_usual else "other"
         found = I1(0)
         for address in self._granules(e, pointer, access):
@@ -136,7 +136,7 @@ class Shadow:
             with b.if_then(self._code.has_cells(b, row), likely=False):
                 self._ask_buffer(e, "other", pointer, access, what, row)
             return
-        self._ask_buffer(e, access.kind if _is_plain(access) else "other", pointer, access, what, row)
+        self._ask_buffer(e, access.kind if self._is_usual(access) else "other", pointer, access, what, row)
 
     def _ask_buffer(
         self, e: Emitter, kind: str, pointer: llvm.Value, access: Access, what: int, row: llvm.Value
@@ -147,6 +147,11 @@ class Shadow:
         for place in self._granules(e, pointer, access):
             found = b.or_(found, self._code.ask(b, f"buffer.{kind}", self._who, [place, I32(what), row, shift]))
         self._leave_if(e, found)
+
+    def _is_usual(self, access: Access) -> bool:
+        """Whether the code of the usual cases may decide: two readers of a cell are enough, and it is done at once."""
+        is_plain = not access.is_strong and access.how != "async"
+        return is_plain and (access.kind == "write" or not self.in_part)
 
     def _note_place(self, pointer: llvm.Value, root: llvm.Value, number: int | None, access: Access) -> None:
         """Note where in a buffer a thread comes to; in any, where it is not known in which.
@@ -210,10 +215,6 @@ class Shadow:
     def finish_code(self) -> int:
         """Say to the code of the accesses what is known now; gives the granule of shared memory."""
         return self._code.finish()
-
-
-def _is_plain(access: Access) -> bool:
-    return not access.is_strong and access.how != "async"
 
 
 def _root(pointer: llvm.Value) -> llvm.Value:
