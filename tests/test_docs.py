@@ -19,12 +19,14 @@ from kaio.dsl.intrinsic import STANDARD, Intrinsic
 from kaio.dsl.reference import reference
 from kaio.dsl.rule_error import RuleError
 from kaio.dtypes import DTYPES
+from tests.corpus.table import tools_table
 from tests.tables import check_table
 
 DOCS = Path(__file__).parent.parent / "docs"
 LANGUAGE = DOCS / "language.md"
 REFERENCE = DOCS / "reference.md"
 HOST = DOCS / "host.md"
+CHECKING = DOCS / "checking.md"
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -51,7 +53,7 @@ def run_page(page: Path) -> list[tuple[str, str]]:
     return pairs
 
 
-@pytest.mark.parametrize("page", [LANGUAGE, HOST], ids=["language", "host"])
+@pytest.mark.parametrize("page", [LANGUAGE, HOST, CHECKING], ids=["language", "host", "checking"])
 def test_the_code_of_a_page_prints_what_is_shown(page: Path) -> None:
     pairs = run_page(page)
     assert len(pairs) >= 4
@@ -108,6 +110,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "common": (LANGUAGE, common_table),
     "functions": (LANGUAGE, functions_table),
     "reference": (REFERENCE, reference),
+    "tools": (CHECKING, tools_table),
 }
 
 

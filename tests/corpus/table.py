@@ -31,8 +31,8 @@ def tools_table() -> str:
             found = Counter(tool for row in told for tool in ("cpu", *TOOLS) if row.get(tool) == "found")
             found["all"] = len(told)
             totals += found
-            lines.append(_row(_subject(subject), found))
-    lines.append(_row("**all**", totals))
+            lines.append(_row(_subject(subject), found, result))
+    lines.append(_row("**all**", totals, result))
     costs = result["costs_ms"]
     plain = costs.get("gpu")
     cells = [_times(costs.get(tool), plain) for tool in TOOLS]
@@ -40,8 +40,10 @@ def tools_table() -> str:
     return "\n".join(lines)
 
 
-def _row(name: str, found: Counter[str]) -> str:
-    return f"| {name} | {' | '.join(str(found[tool] or '-') for tool in ('all', 'cpu', *TOOLS))} |"
+def _row(name: str, found: Counter[str], result: dict[str, Any]) -> str:
+    known = {"all", *result["rows"][0]}
+    cells = [str(found[tool]) if tool in known else "not measured" for tool in ("all", "cpu", *TOOLS)]
+    return f"| {name} | {' | '.join(cells)} |"
 
 
 def _subject(module: str) -> str:
@@ -51,7 +53,7 @@ def _subject(module: str) -> str:
 
 
 def _ms(milliseconds: float | None) -> str:
-    return "-" if milliseconds is None else f"{milliseconds:.0f} ms"
+    return "not measured" if milliseconds is None else f"{milliseconds:.0f} ms"
 
 
 def _times(milliseconds: float | None, plain: float | None) -> str:
