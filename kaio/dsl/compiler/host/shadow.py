@@ -149,9 +149,12 @@ class Shadow:
         self._leave_if(e, found)
 
     def _is_usual(self, access: Access) -> bool:
-        """Whether the code of the usual cases may decide: two readers of a cell are enough, and it is done at once."""
+        """Whether the code of the usual cases may decide: two readers of a cell are enough, and it is done at once.
+
+        Where more are kept, a write to shared memory still may: what its block knows of the two it knows of the others.
+        """
         is_plain = not access.is_strong and access.how != "async"
-        return is_plain and (access.kind == "write" or not self.in_part)
+        return is_plain and (not self.in_part or (access.kind == "write" and access.space == "shared"))
 
     def _note_place(self, pointer: llvm.Value, root: llvm.Value, number: int | None, access: Access) -> None:
         """Note where in a buffer a thread comes to; in any, where it is not known in which.
