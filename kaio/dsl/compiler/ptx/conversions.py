@@ -8,11 +8,11 @@ from llvmlite import ir as llvm
 
 from kaio.dsl import primitives
 from kaio.dsl.compiler.emission.conversions import resize
-from kaio.dsl.compiler.emission.float_bits import extreme
 from kaio.dsl.compiler.emission.matrix_memory import as_tf32
 from kaio.dsl.compiler.emission.narrow_floats import narrow, widen
 from kaio.dsl.compiler.emission.packing import pack, unpack
 from kaio.dsl.compiler.host.ptx_arithmetic import directed, flushed, residual
+from kaio.dsl.compiler.ptx.floats import finished
 from kaio.dsl.compiler.ptx.kinds import bits_of, dtype_of, is_signed, llvm_of
 from kaio.dsl.compiler.ptx.opcodes import Step, opcode
 from kaio.dtypes import f32, i32, u32
@@ -73,8 +73,8 @@ def _to_float(e: PtxEmitter, i: Step, value: Any) -> Any:
     if to.bits < 32:
         return narrow(e, value, of, to) if i["mode"] == "rn" else e.target.refuse(e, i, "that rounding")
     if i["mode"] == "rn":
-        return _finished(e, i, (e.b.sitofp if of.kind == "i" else e.b.uitofp)(value, llvm_of(i["to"])))
-    return _finished(e, i, _directed_integer(e, i, value))
+        return finished(e, i, (e.b.sitofp if of.kind == "i" else e.b.uitofp)(value, llvm_of(i["to"])))
+    return finished(e, i, _directed_integer(e, i, value))
 
 
 def _directed_integer(e: PtxEmitter, i: Step, value: Any) -> Any:
@@ -114,7 +114,7 @@ def _float(e: PtxEmitter, i: Step, value: Any) -> Any:
             value = widen(e, value, dtype_of(of))
         kind = "f64" if of == "f64" else "f32"
         value = e.call(f"llvm.{_WHOLE[mode]}.{kind}", value.type, [value])
-        return _finished(e, i, value if to == kind else narrow(e, value, dtype_of(kind), dtype_of(to)))
+        return finished(e, i, value if to == kind else narrow(e, value, dtype_of(kind), dtype_of(to)))
     if bits_of(to) < 32:
         if mode not in ("", "rn") or i["sat"]:
             e.target.refuse(e, i, "that rounding")
@@ -124,7 +124,7 @@ def _float(e: PtxEmitter, i: Step, value: Any) -> Any:
             if source.bits < 32
             else narrow(e, value, source, dtype_of(to))
         )
-    return _finished(e, i, _to_wide(e, i, value))
+    return finished(e, i, _to_wide(e, i, value))
 
 
 def _to_wide(e: PtxEmitter, i: Step, value: Any) -> Any:
@@ -148,15 +148,6 @@ def _directed_overflow(e: PtxEmitter, i: Step, value: Any) -> Any:
     found = _directed_f64(e, i, value, llvm.Constant(_F64, 0.0))
     infinite = b.fcmp_ordered("==", e.call("llvm.fabs.f64", _F64, [value]), llvm.Constant(_F64, float("inf")))
     return b.select(infinite, b.fptrunc(value, llvm_of("f32")), found)
-
-
-def _finished(e: PtxEmitter, i: Step, value: Any) -> Any:
-    if i["ftz"]:
-        value = flushed(e.b, value)
-    if i["sat"]:
-        zero, one = llvm.Constant(value.type, 0.0), llvm.Constant(value.type, 1.0)
-        value = extreme(e.b, "minnum", extreme(e.b, "maxnum", value, zero), one)
-    return value
 
 
 @opcode("cvt.mode{.satfinite}.tf32.f32", takes="f32", gives="b32", mode="rna")

@@ -23,9 +23,9 @@ from kaio.dsl.compiler.ptx.opcodes import FLOATS, Step, opcode
 if TYPE_CHECKING:
     from kaio.dsl.compiler.ptx.emitter import PtxEmitter
 
-__all__ = ["ROUNDINGS", "in_pairs"]
+__all__ = ["finished"]
 
-ROUNDINGS = {"": "rn", "rn": "rn", "rz": "rz", "rm": "rd", "rp": "ru"}
+_ROUNDINGS = {"": "rn", "rn": "rn", "rz": "rz", "rm": "rd", "rp": "ru"}
 """The roundings of PTX in the names of `rounded`."""
 
 _MODES = "rn rz rm rp"
@@ -33,7 +33,7 @@ _HALVES = "f16 bf16 f16x2 bf16x2"
 _I16 = llvm.IntType(16)
 
 
-def _finished(e: PtxEmitter, i: Step, value: Any) -> Any:
+def finished(e: PtxEmitter, i: Step, value: Any) -> Any:
     """What ``.ftz`` and ``.sat`` make of a result."""
     if i["ftz"]:
         value = flushed(e.b, value)
@@ -69,7 +69,7 @@ def _given(e: PtxEmitter, i: Step, values: tuple[Any, ...]) -> list[Any]:
 @opcode("rcp.mode{.ftz}.type", "sqrt.mode{.ftz}.type", takes="type", gives="type", mode=_MODES, type=FLOATS)
 def _rounded(e: PtxEmitter, i: Step, *values: Any) -> Any:
     name = i.instruction.opcode.partition(".")[0].replace("mad", "fma")
-    return _finished(e, i, rounded(e.b, name, ROUNDINGS[i["mode"]], _given(e, i, values)))
+    return finished(e, i, rounded(e.b, name, _ROUNDINGS[i["mode"]], _given(e, i, values)))
 
 
 @opcode("div.mode{.ftz}.f32", takes="f32 f32", gives="f32", mode="approx full")
@@ -97,12 +97,12 @@ def _tanh(e: PtxEmitter, i: Step, x: Any) -> Any:
 
 @opcode("abs{.ftz}.type", takes="type", gives="type", type=FLOATS)
 def _magnitude(e: PtxEmitter, i: Step, x: Any) -> Any:
-    return _finished(e, i, e.call(f"llvm.fabs.{i['type']}", x.type, [x]))
+    return finished(e, i, e.call(f"llvm.fabs.{i['type']}", x.type, [x]))
 
 
 @opcode("neg{.ftz}.type", takes="type", gives="type", type=FLOATS)
 def _negative(e: PtxEmitter, i: Step, x: Any) -> Any:
-    return _finished(e, i, e.b.fneg(x))
+    return finished(e, i, e.b.fneg(x))
 
 
 @opcode("copysign.type", takes="type type", gives="type", type=FLOATS)
@@ -141,7 +141,7 @@ def _test(e: PtxEmitter, i: Step, x: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- halves, alone and in pairs
-def in_pairs(e: PtxEmitter, kind: str, compute: Callable[..., Any], *values: Any) -> Any:
+def _in_pairs(e: PtxEmitter, kind: str, compute: Callable[..., Any], *values: Any) -> Any:
     """What `compute(*values)` gives for a half, or for each of the two in a word."""
     if not kind.endswith("x2"):
         return compute(*values)
@@ -160,7 +160,7 @@ def _of_halves(e: PtxEmitter, i: Step, compute: Callable[..., Any], values: tupl
                 found = halves.extreme(e, name, found, e.const(dtype, bound), dtype)
         return _flushed_half(e, found, dtype) if i["ftz"] else found
 
-    return in_pairs(e, i["type"], one, *values)
+    return _in_pairs(e, i["type"], one, *values)
 
 
 def _flushed_half(e: PtxEmitter, value: Any, dtype: Any) -> Any:

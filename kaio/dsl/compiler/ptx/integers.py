@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir as llvm
@@ -120,49 +121,34 @@ def _remainder(e: PtxEmitter, i: Step, x: Any, y: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- by a carry
-def _carried(e: PtxEmitter, i: Step, total: Any, bits: int) -> Any:
-    """The low word of a sum of `bits` and more; ``.cc`` keeps the bit above it."""
-    low = e.b.trunc(total, llvm.IntType(bits))
-    if i["cc"]:
-        e.target.set_carry(e, e.b.trunc(e.b.lshr(total, total.type(bits)), _I1))
-    return low
-
-
 @opcode("add.cc.type", "addc{.cc}.type", takes="type type", gives="type", type="s32 u32 s64 u64")
 def _sum_with_carry(e: PtxEmitter, i: Step, x: Any, y: Any) -> Any:
-    wide, bits = llvm_of(f"u{2 * x.type.width}"), x.type.width
-    total = e.b.add(e.b.zext(x, wide), e.b.zext(y, wide))
-    if i.instruction.opcode.startswith("addc"):
-        total = e.b.add(total, e.b.zext(e.target.carry(e), wide))
-        return _carried(e, i, total, bits)
-    return _carried(e, _with_carry(i), total, bits)
+    return _chained(e, i, e.b.add, x, y)
 
 
 @opcode("sub.cc.type", "subc{.cc}.type", takes="type type", gives="type", type="s32 u32 s64 u64")
 def _difference_with_borrow(e: PtxEmitter, i: Step, x: Any, y: Any) -> Any:
-    wide, bits = llvm_of(f"u{2 * x.type.width}"), x.type.width
-    total = e.b.sub(e.b.zext(x, wide), e.b.zext(y, wide))
-    if i.instruction.opcode.startswith("subc"):
-        total = e.b.sub(total, e.b.zext(e.target.carry(e), wide))
-        return _carried(e, i, total, bits)
-    return _carried(e, _with_carry(i), total, bits)
+    return _chained(e, i, e.b.sub, x, y)
 
 
 @opcode("mad.mode.cc.type", "madc.mode{.cc}.type", takes="type type type", gives="type", mode="lo hi",
         type="s32 u32 s64 u64")  # fmt: skip
 def _product_and_sum_with_carry(e: PtxEmitter, i: Step, x: Any, y: Any, z: Any) -> Any:
+    return _chained(e, i, e.b.add, _product(e, i, x, y), z)
+
+
+def _chained(e: PtxEmitter, i: Step, step: Callable[..., Any], x: Any, y: Any) -> Any:
+    """The low word of a sum or difference, in which `addc` and its like have the carry; ``.cc`` keeps the bit above."""
     bits = bits_of(i["type"])
     wide = llvm_of(f"u{2 * bits}")
-    total = e.b.add(e.b.zext(_product(e, i, x, y), wide), e.b.zext(z, wide))
-    if i.instruction.opcode.startswith("madc"):
-        total = e.b.add(total, e.b.zext(e.target.carry(e), wide))
-        return _carried(e, i, total, bits)
-    return _carried(e, _with_carry(i), total, bits)
-
-
-def _with_carry(i: Step) -> Step:
-    """The same of a form in which ``.cc`` is not a choice."""
-    return Step(i.instruction, {**i.words, "cc": "cc"})
+    total = step(e.b.zext(x, wide), e.b.zext(y, wide))
+    takes_carry = i.instruction.opcode.partition(".")[0].endswith("c")
+    if takes_carry:
+        total = step(total, e.b.zext(e.target.carry(e), wide))
+    low = e.b.trunc(total, llvm.IntType(bits))
+    if i["cc"] or not takes_carry:  # where it is not a choice, it is no word of the form
+        e.target.set_carry(e, e.b.trunc(e.b.lshr(total, wide(bits)), _I1))
+    return low
 
 
 # ---------------------------------------------------------------------- products of parts

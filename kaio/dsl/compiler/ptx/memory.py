@@ -25,18 +25,14 @@ _HINTS = "L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1
 
 @opcode("ld{.volatile}{.weak}{.order}{.scope}{.space}{.cache}{.nc}{.hint}{.count}.type", order="relaxed",
         scope=_SCOPES, space=SPACES, cache=_CACHES, hint=_HINTS, count="v2 v4 v8", type=_TYPES)  # fmt: skip
+@opcode("ld.acquire.scope{.space}{.hint}{.count}.type", scope=_SCOPES, space=SPACES, hint=_HINTS, count="v2 v4",
+        type=_TYPES)  # fmt: skip
 def _load(e: PtxEmitter, i: Step) -> None:
     to, address = i.operands
     items = to.items if isinstance(to, Vector) else (to,)
     kind = i["type"]
     for item, pointer in zip(items, _places(e, i, address, len(items), _looks(i)), strict=True):
         e.target.write(e, item, _loaded(e, i, pointer), kind)
-
-
-@opcode("ld.acquire.scope{.space}{.hint}{.count}.type", scope=_SCOPES, space=SPACES, hint=_HINTS, count="v2 v4",
-        type=_TYPES)  # fmt: skip
-def _load_acquire(e: PtxEmitter, i: Step) -> None:
-    _load(e, i)
 
 
 @opcode("st{.volatile}{.weak}{.order}{.scope}{.space}{.cache}{.hint}{.count}.type", order="relaxed release",
