@@ -26,7 +26,7 @@ __all__ = [
     "Argument", "Assign", "Attribute", "Binary", "Block", "Branch", "Call", "Constant", "Copy", "Fail", "Function",
     "GetItem", "Item", "Iterate", "Jump", "Op", "PathStep", "Phi", "Return", "SetItem", "Statement", "Step", "StepFlag",
     "StepValue", "Terminator", "Tuple", "Typed", "TypedCall", "Unary", "Unpack", "calls_of", "definitions",
-    "is_temporary", "operands", "predecessors", "reads", "user_name", "with_operands",
+    "is_temporary", "names_read", "operands", "predecessors", "reads", "user_name", "with_operands",
 ]  # fmt: skip
 
 
@@ -465,6 +465,12 @@ def reads(what: Statement | Terminator) -> tuple[str, ...]:
         case Branch(condition=name) | Return(value=name):
             return (name,)
     return ()
+
+
+def names_read(function: Function) -> frozenset[str]:
+    """The names that something in a function reads."""
+    statements = (what for block in function.blocks for what in (*block.body, block.terminator))
+    return frozenset(name for what in statements for name in reads(what))
 
 
 def with_operands(op: Op, names: tuple[str, ...]) -> Op:

@@ -133,12 +133,7 @@ class _Code:
         self.typed = typed
         self.blocks = {block.label: block for block in typed.function.blocks}
         self._made = ir.definitions(typed.function)
-        self.read = {
-            name
-            for block in typed.function.blocks
-            for what in (*block.body, block.terminator)
-            for name in ir.reads(what)
-        }
+        self.read = ir.names_read(typed.function)
 
     def calls(self, label: int) -> list[tuple[str, ir.TypedCall]]:
         """The calls of a block, by the names of their results."""

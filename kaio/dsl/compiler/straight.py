@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kaio.dsl.compiler import ir
+from kaio.dsl.compiler.loop_nest import back_edges
 
 __all__ = ["straight"]
 
@@ -15,7 +16,7 @@ def straight(typed: ir.Typed) -> int:
 def _count(typed: ir.Typed, known: dict[int, int]) -> int:
     found = known.get(id(typed))
     if found is None:
-        found = known[id(typed)] = 0 if _has_loop(typed.function) else _sum(typed, known)
+        found = known[id(typed)] = 0 if back_edges(typed.function) else _sum(typed, known)
     return found
 
 
@@ -30,9 +31,3 @@ def _sum(typed: ir.Typed, known: dict[int, int]) -> int:
                     return 0
                 total += own
     return total
-
-
-def _has_loop(function: ir.Function) -> bool:
-    """Whether a block leads to one that does not come after it."""
-    order = {block.label: position for position, block in enumerate(function.blocks)}
-    return any(order[target] <= order[block.label] for block in function.blocks for target in block.targets())

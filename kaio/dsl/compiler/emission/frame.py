@@ -16,7 +16,7 @@ from kaio.dsl.compiler.emission.leaves import leaf_types, leaves, rebuild, undef
 from kaio.dsl.compiler.emission.loops import Turn
 from kaio.dsl.compiler.emission.parts_read import PartsRead
 from kaio.dsl.compiler.infer.origins import Origins
-from kaio.dsl.compiler.loop_nest import Loop, loops_of, place_of
+from kaio.dsl.compiler.loop_nest import Loop, back_edges, loops_of, place_of
 from kaio.dsl.compiler.own import is_own
 from kaio.dsl.values import Type
 from kaio.errors import Place
@@ -54,8 +54,8 @@ class Frame:
     def __post_init__(self) -> None:
         self.blocks: Mapping[int, ir.Block] = {block.label: block for block in self.typed.function.blocks}
         self.definitions = ir.definitions(self.typed.function)
-        self.order = order = {label: position for position, label in enumerate(self.blocks)}
-        self.heads = {to for at, block in self.blocks.items() for to in block.targets() if order[to] <= order[at]}
+        self.order = {label: position for position, label in enumerate(self.blocks)}
+        self.heads = {to for _, to in back_edges(self.typed.function)}
         self.is_own = is_own(self.typed.function.source.filename)
 
     @cached_property
@@ -82,12 +82,7 @@ class Frame:
     @cached_property
     def reads(self) -> frozenset[str]:
         """The names that something reads."""
-        found: set[str] = set()
-        for block in self.typed.function.blocks:
-            for statement in block.body:
-                found.update(ir.reads(statement))
-            found.update(ir.reads(block.terminator))
-        return frozenset(found)
+        return ir.names_read(self.typed.function)
 
     @cached_property
     def parts_read(self) -> PartsRead:

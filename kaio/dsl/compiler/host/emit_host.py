@@ -40,7 +40,15 @@ _LIBDEVICE = "__nv_"
 
 @dataclass(frozen=True)
 class HostModule:
-    """The LLVM text of one kernel, the functions it exports, its sites, and what it needs."""
+    """The LLVM text of one kernel, the functions it exports, its sites, and what it needs.
+
+    libdevice: the functions of libdevice that it calls
+    waits: whether a thread may wait for others, and the kernel is a coroutine
+    proved: how many checks and how many guards the proof takes over
+    watched: what it calls back with, of a kernel that is watched
+    shared, local: the arrays of known shape
+    granule, apart, orders: see `kaio.program.Shadow`
+    """
 
     text: str = field(repr=False)
     exported: tuple[str, ...]
