@@ -113,7 +113,7 @@ class CpuDevice(Device):
     def workers(self) -> Any:
         """The threads that run blocks; started with the first launch."""
         if self._workers is None:
-            from kaio.runtime.host_kernel import WorkerPool
+            from kaio.runtime.host_workers import WorkerPool
 
             with self._lock:
                 if self._workers is None:

@@ -1,4 +1,4 @@
-"""Host programs run: object code loaded, blocks handed to worker threads. `host_faults` puts faults into words.
+"""Host programs run: blocks prepared and handed to worker threads. `host_faults` puts faults into words.
 
 The layout that native code and this file share is in `kaio/host_abi.py`.
 """
@@ -8,16 +8,10 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import os
 import random
 import struct
-import sys
-import threading
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from queue import SimpleQueue
+from dataclasses import dataclass
 from typing import Any
 
 from kaio import host_abi as abi
@@ -27,63 +21,31 @@ from kaio.order_abi import ORDER
 from kaio.program import HostProgram
 from kaio.runtime.coverage import Coverage
 from kaio.runtime.host_faults import FaultRecord, fault_error
+from kaio.runtime.host_library import Library
 from kaio.runtime.host_memory import HostMemory, Written
 from kaio.runtime.host_order import LaunchOrdering
-from kaio.runtime.host_shadow import LaunchShadow, ShadowOfRecord
+from kaio.runtime.host_record import FAULT, Record
+from kaio.runtime.host_shadow import LaunchShadow
 from kaio.runtime.host_short import MOST_STATEMENTS, ShortLaunch
+from kaio.runtime.host_workers import WorkerPool
 from kaio.runtime.overlaps import Flight
 from kaio.runtime.printing import PrintRing
 from kaio.runtime.shadow_faults import Places, is_of_shadow, shadow_error
 from kaio.runtime.stream import USUAL, RunOptions
 from kaio.runtime.watch import Watch
 
-__all__ = ["HostKernel", "Library", "Record", "WorkerPool"]
+__all__ = ["HostKernel"]
 
 Dim3 = tuple[int, int, int]
 # Of the context, from SITE on: SITE ... LIVING; CONTROL ... SINCE; ORDERED ... UNIT, a gap; RANDOM, SEED, USED.
 _RUNNING = struct.Struct("@5iPPqqq3iqqi")
 _GEOMETRY = struct.Struct("@9ii")  # BLOCK_DIM, GRID_DIM, BLOCK_IDX, THREADS
 _FOREVER = 1 << 62
-_FAULT = struct.Struct("@4i2q")  # FAULT ... FAULT_SIZE
 _KINDS = {
     "barrier": abi.BARRIER, "whole": abi.WHOLE, "named": abi.NAMED, "cluster": abi.CLUSTER, "grid": abi.GRID,
     "pause": abi.PAUSE,     "warp": abi.WARP, "warp_all": abi.WARP_ALL, "warp_sync": abi.WARP_SYNC,
     "warp_sync_all": abi.WARP_SYNC_ALL, "warp_any_all": abi.WARP_ANY,
 }  # fmt: skip
-_LOADING = threading.Lock()
-
-
-class Library:
-    """Object code loaded into this process; `address(name)` of its exported functions. Unloaded when it is dropped."""
-
-    _count = 0
-
-    def __init__(self, code: bytes, exported: Sequence[str]) -> None:
-        from llvmlite.binding import JITLibraryBuilder
-
-        builder = JITLibraryBuilder().add_object_img(code).add_current_process()
-        for name in exported:
-            builder.export_symbol(name)
-        with _LOADING:
-            Library._count += 1
-            try:
-                self._tracker = builder.link(_engine(), f"kaio.{Library._count}")
-            except RuntimeError as problem:
-                raise InternalError(f"native code does not load: {problem}") from problem
-
-    def address(self, name: str) -> int:
-        """Where an exported function lies."""
-        return int(self._tracker[name])
-
-
-@functools.cache
-def _engine() -> Any:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    # JITLink puts all sections of an object side by side, as relative addresses between them need.
-    return llvm.create_lljit_compiler(use_jit_link=sys.platform != "win32", suppress_errors=True)
 
 
 @functools.lru_cache(maxsize=4)
@@ -96,193 +58,6 @@ def _decider(code: bytes) -> tuple[int, Library | None]:
 def _scheduler(code: bytes) -> tuple[Any, Library]:
     library = Library(code, ["kaio_worker"])
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(library.address("kaio_worker")), library
-
-
-_WORDS_NBYTES = 4 * abi.WORD_COUNT * abi.WORD_STRIDE
-
-
-class Record:
-    """What one worker needs while it runs blocks: context, words, frames, shared memory. Kept between launches.
-
-    Of blocks that run together there are several, each with its own, behind each other.
-    """
-
-    def __init__(self) -> None:
-        self.worker = HostMemory(abi.WORKER.size)
-        self.context, self.words = HostMemory(abi.CONTEXT_NBYTES), HostMemory(_WORDS_NBYTES)
-        self.shared, self.frames = HostMemory(0, abi.SHARED_ALIGNMENT), HostMemory(0)
-        self.shadow = ShadowOfRecord()
-
-    def grow(self, blocks: int, shared_nbytes: int, frames_nbytes: int) -> None:
-        """Make room for so many blocks of so much each."""
-        if self.context.nbytes < blocks * abi.CONTEXT_NBYTES:
-            self.context, self.words = HostMemory(blocks * abi.CONTEXT_NBYTES), HostMemory(blocks * _WORDS_NBYTES)
-        if self.shared.nbytes < blocks * shared_nbytes:
-            self.shared = HostMemory(blocks * shared_nbytes, abi.SHARED_ALIGNMENT)
-        if self.frames.nbytes < blocks * frames_nbytes:
-            self.frames = HostMemory(blocks * frames_nbytes)
-
-    def faults(self) -> list[FaultRecord]:
-        """What went wrong in the blocks that ran last."""
-        return [fault for slot in range(self.used) if (fault := self._fault(slot)) is not None]
-
-    @property
-    def used(self) -> int:
-        """How many blocks have lived here at a time, in the last launch."""
-        return max(1, int(struct.unpack_from("@i", self.context.view, abi.USED)[0]))
-
-    def _fault(self, slot: int) -> FaultRecord | None:
-        context = slot * abi.CONTEXT_NBYTES
-        kind, site, thread, other, index, size = _FAULT.unpack_from(self.context.view, context + abi.FAULT)
-        if not kind:
-            return None
-        block = int(struct.unpack_from("@q", self.context.view, context + abi.BLOCK)[0])
-        own = FaultRecord(kind, block, site, thread, other, index, size, partial(self._word, slot))
-        if kind != abi.APART:
-            return own
-        other_block = int(struct.unpack_from("@q", self.context.view, index * abi.CONTEXT_NBYTES + abi.BLOCK)[0])
-        sites = [
-            struct.unpack_from("@i", self.context.view, at * abi.CONTEXT_NBYTES + abi.SITE)[0] for at in (slot, index)
-        ]
-        return replace(own, site=sites[0], other=sites[1], index=other_block)
-
-    def _word(self, slot: int, word: int, thread: int) -> int:
-        at = slot * _WORDS_NBYTES + 4 * (word * abi.WORD_STRIDE + thread)
-        return int(struct.unpack_from("@i", self.words.view, at)[0])
-
-
-class _Job:
-    """One launch while it runs. Helpers that come too late find no record left, and do nothing."""
-
-    def __init__(self, function: Any, records: list[Record]) -> None:
-        self.function, self.records = function, records
-        self._helpers = len(records)  # counted before any of them can have come
-        self.done = threading.Semaphore(0)
-
-    def help(self) -> None:
-        try:
-            record = self.records.pop()
-        except IndexError:
-            return
-        try:
-            self.function(record.worker.address)
-        finally:
-            self.done.release()
-
-    def run(self, own: Record) -> None:
-        """Run in this thread, then wait for those who are still at it."""
-        helpers = self._helpers
-        self.function(own.worker.address)
-        while self.records:
-            try:
-                self.records.pop()
-            except IndexError:
-                break
-            helpers -= 1
-        for _ in range(helpers):
-            self.done.acquire()
-
-
-class WorkerPool:
-    """Native worker threads of a CPU device: `count` with the thread that launches.
-
-    A launch runs in the calling thread with the GIL released, and is helped by the others. They start with the first
-    launch that has work for them, if they can: the system may have no more, and when Python ends it starts none.
-    """
-
-    def __init__(self, count: int) -> None:
-        self.count = max(1, count)
-        self._free: deque[Record] = deque()
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
-        self._process = 0
-        self._lock = threading.Lock()
-        self._is_closed = False
-        self._launches: dict[int, tuple[str, HostMemory]] = {}  # by the address of their control block
-        self.stopped: KaioError | None = None
-
-    @property
-    def running(self) -> list[str]:
-        """The kernels that run now, in words."""
-        return [f"kernel `{name}`" for name, _ in list(self._launches.values())]
-
-    def begin(self, name: str, control: HostMemory) -> None:
-        """A launch with this control block; KaioError after `stop`."""
-        self._launches[control.address] = name, control
-        self.check()
-
-    def end(self, control: HostMemory) -> None:
-        """What `begin` noted is over."""
-        self._launches.pop(control.address, None)
-
-    def check(self) -> None:
-        """Raise KaioError after `stop`."""
-        if self.stopped is not None:
-            raise self.stopped
-
-    def stop(self) -> None:
-        """Start no more blocks, of launches that run or are to come: they fail. Loops of blocks that run are left."""
-        self.stopped = KaioError("the launch was stopped, because the process ends", help="wait for it before")
-        for _, control in list(self._launches.values()):
-            struct.pack_into("@q", control.view, abi.STOP, abi.ENDING)
-
-    def close(self) -> None:
-        """End the threads once their work is done."""
-        with self._lock:
-            self._is_closed = True
-            if self._process == os.getpid():
-                for _ in self._threads:
-                    self._jobs.put(None)
-                for thread in self._threads:
-                    thread.join()
-            self._threads = []
-
-    def take(self, count: int) -> list[Record]:
-        """Records for so many workers, for this launch alone."""
-        taken = []
-        for _ in range(count):
-            try:
-                taken.append(self._free.pop())
-            except IndexError:
-                taken.append(Record())
-        return taken
-
-    def give_back(self, records: list[Record]) -> None:
-        """Records that `take` gave."""
-        self._free.extend(records)
-
-    def run(self, function: Any, records: list[Record]) -> None:
-        """Call `function` on the argument block of each record, the first one in this thread. Blocks."""
-        job = _Job(function, records[1:])
-        if job.records:
-            self.start()
-            for _ in range(min(len(job.records), len(self._threads))):
-                self._jobs.put(job)
-        job.run(records[0])
-
-    def start(self) -> None:
-        """Start the threads that do not run yet; launches do without those that cannot be started."""
-        if self._process == os.getpid() and len(self._threads) >= self.count - 1:
-            return
-        with self._lock:
-            if self._is_closed:
-                return
-            if self._process != os.getpid():  # threads do not survive a fork, nor do the jobs they had
-                self._process, self._jobs, self._threads = os.getpid(), SimpleQueue(), []
-            while len(self._threads) < self.count - 1:
-                name = f"kaio-cpu-{len(self._threads) + 1}"
-                thread = threading.Thread(target=_work, args=(self._jobs,), name=name, daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError:
-                    return
-                self._threads.append(thread)
-
-
-def _work(jobs: SimpleQueue[_Job | None]) -> None:
-    while (job := jobs.get()) is not None:
-        job.help()
-        del job
 
 
 class HostKernel:
@@ -471,7 +246,7 @@ class HostKernel:
             record.frames.address, self.program.frame_nbytes, 0,
         )  # fmt: skip
         _GEOMETRY.pack_into(context, abi.BLOCK_DIM, *launch.block, *launch.grid, 0, 0, 0, threads)
-        _FAULT.pack_into(context, abi.FAULT, 0, 0, 0, 0, 0, 0)
+        FAULT.pack_into(context, abi.FAULT, 0, 0, 0, 0, 0, 0)
         struct.pack_into("@i", context, abi.ALONE, launch.workers == 1)
         struct.pack_into("@i", context, abi.SHADOW, 0)
         struct.pack_into("@q", context, ORDER, 0)

@@ -17,7 +17,7 @@ from kaio.errors import InternalError
 from kaio.runtime.release_acquire import ReleaseAcquire, State, Who
 
 if TYPE_CHECKING:
-    from kaio.runtime.host_kernel import Record
+    from kaio.runtime.host_record import Record
 
 __all__ = ["LaunchOrdering"]
 

@@ -22,7 +22,7 @@ from kaio.runtime.host_memory import HostMemory, Written
 from kaio.structs import granule_of
 
 if TYPE_CHECKING:
-    from kaio.runtime.host_kernel import Record
+    from kaio.runtime.host_record import Record
     from kaio.runtime.overlaps import Flight
 
 __all__ = ["Buffer", "LaunchShadow", "ShadowOfRecord"]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import kaio
-from kaio.runtime.host_kernel import WorkerPool
+from kaio.runtime.host_workers import WorkerPool
 
 MOST = 256  # threads of a block: the size of the kernels' shared arrays
 ANY = (1, 2, 7, 31, 32, 33, 64, 96, 100, 128, 200, 256)

@@ -10,7 +10,7 @@ import pytest
 import kaio
 from kaio import D0, D2, D3, In, InOut, Out, Strided, c64, f16, f32, f32x4, i32, u8
 from kaio.program import Build
-from kaio.runtime.host_kernel import WorkerPool
+from kaio.runtime.host_workers import WorkerPool
 
 DEVICE = kaio.Device("cpu")
 

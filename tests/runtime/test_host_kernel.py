@@ -16,7 +16,9 @@ import pytest
 import kaio
 from kaio import In, InOut, Out, f32, i32
 from kaio.dsl.compiler.host import native
-from kaio.runtime.host_kernel import HostKernel, Library, WorkerPool, _Job
+from kaio.runtime.host_kernel import HostKernel
+from kaio.runtime.host_library import Library
+from kaio.runtime.host_workers import WorkerPool, _Job
 from tests.dsl.compiler.host import Compiled, compiled, ramp
 
 

@@ -20,7 +20,8 @@ from kaio.dsl.compiler.middle import Middle
 from kaio.dsl.compiler.pipeline import CompileOptions, read
 from kaio.errors import KernelFault
 from kaio.program import Build, HostProgram
-from kaio.runtime.host_kernel import HostKernel, WorkerPool
+from kaio.runtime.host_kernel import HostKernel
+from kaio.runtime.host_workers import WorkerPool
 from kaio.runtime.stream import USUAL, RunOptions
 
 Shape = int | tuple[int, ...]

@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from kaio.dsl.compiler.host import libdevice, native
 from kaio.errors import InternalError
-from kaio.runtime.host_kernel import Library
+from kaio.runtime.host_library import Library
 
 
 def _long(name: str) -> Callable[..., np.ndarray]:

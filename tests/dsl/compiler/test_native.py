@@ -8,7 +8,7 @@ import pytest
 
 from kaio.dsl.compiler.host import native
 from kaio.errors import InternalError
-from kaio.runtime.host_kernel import Library
+from kaio.runtime.host_library import Library
 
 _FMA = """
 define void @k(ptr %x) {
