@@ -1,7 +1,4 @@
-"""Of random programs no race is told but those that vector clocks find, and hardly one of these is missed.
-
-Of more than two accesses of an element that are partly ordered, one may be missed: see `hidden`.
-"""
+"""Of random programs exactly those races are told that vector clocks find; of those of flags hardly one is missed."""
 
 from __future__ import annotations
 
@@ -38,15 +35,15 @@ def check(program: Program, number: int) -> list[bool]:
     return [fault is not None for fault in faults] if expected else []
 
 
-def check_all(told_of: list[list[bool]]) -> None:
-    """Whether of the programs that have races, about every other one, nearly all were told."""
+def check_all(told_of: list[list[bool]], most_missed: float = 0) -> None:
+    """Whether of the programs that have races, about every other one, all but so many were told."""
     racy = [told for one in told_of for told in one]
     assert len(told_of) // 5 < sum(map(bool, told_of)) < len(told_of) * 4 // 5
-    assert racy.count(False) <= 1 + len(racy) // 50
+    assert racy.count(False) <= most_missed
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_hardly_a_race_of_random_programs_is_missed_and_none_is_invented(part: int) -> None:
+def test_no_race_of_random_programs_is_missed_and_none_is_invented(part: int) -> None:
     check_all([check(random_program(number), number) for number in range(part, COUNT, 4)])
 
 
@@ -67,4 +64,4 @@ def check_messages(number: int) -> list[bool]:
 
 @pytest.mark.parametrize("part", range(4))
 def test_hardly_a_race_of_random_messages_is_missed_and_none_is_invented(part: int) -> None:
-    check_all([check_messages(number) for number in range(part, COUNT, 4)])
+    check_all([check_messages(number) for number in range(part, COUNT, 4)], most_missed=1 + COUNT // 200)
