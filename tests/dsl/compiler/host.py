@@ -13,7 +13,7 @@ from kaio import In, i32
 from kaio.dsl.compiler.host import emit_host as emitter
 from kaio.dsl.compiler.host import split_body
 from kaio.dsl.compiler.host.emit_host import HostModule
-from kaio.dsl.compiler.host.fission_plan import Refused
+from kaio.dsl.compiler.host.fission_regions import Refused
 from kaio.dsl.compiler.host.link_host import link_host
 from kaio.dsl.compiler.host.prove import Prover
 from kaio.dsl.compiler.middle import Middle

@@ -19,7 +19,8 @@ from llvmlite.ir import instructions as kinds
 from kaio import host_abi as abi
 from kaio.dsl.compiler.host.fission_lanes import ParallelLoops
 from kaio.dsl.compiler.host.fission_memory import Memory, exits, kept_type
-from kaio.dsl.compiler.host.fission_plan import Group, MustPart, Plan, Refused
+from kaio.dsl.compiler.host.fission_plan import Plan
+from kaio.dsl.compiler.host.fission_regions import Group, MustPart, Refused
 from kaio.dsl.compiler.host.fission_strip import Strip
 from kaio.dsl.compiler.host.flow import Flow, Uniformity
 from kaio.dsl.compiler.host.host_context import I32, REGISTERS, VOID, field_of

@@ -9,7 +9,7 @@ from llvmlite import ir as llvm
 from llvmlite.ir import instructions as kinds
 
 from kaio.dsl.compiler.host.fission_memory import kept, loaded
-from kaio.dsl.compiler.host.fission_plan import Region
+from kaio.dsl.compiler.host.fission_regions import Region
 from kaio.dsl.compiler.host.host_context import I32
 
 if TYPE_CHECKING:

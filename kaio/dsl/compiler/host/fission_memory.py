@@ -9,7 +9,8 @@ from llvmlite.ir import instructions as kinds
 
 from kaio import host_abi as abi
 from kaio.dsl.compiler.emission.scalars import nbytes
-from kaio.dsl.compiler.host.fission_plan import Group, Plan, Refused, Region
+from kaio.dsl.compiler.host.fission_plan import Plan
+from kaio.dsl.compiler.host.fission_regions import Group, Refused, Region
 from kaio.dsl.compiler.host.host_context import I1, I8
 from kaio.program import aligned
 

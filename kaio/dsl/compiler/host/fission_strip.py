@@ -10,7 +10,7 @@ from llvmlite.ir import instructions as kinds
 from kaio import host_abi as abi
 from kaio.dsl.compiler.host.fission_lanes import Lanes, clone
 from kaio.dsl.compiler.host.fission_memory import kept, kept_type, loaded
-from kaio.dsl.compiler.host.fission_plan import Group, Refused, Region
+from kaio.dsl.compiler.host.fission_regions import Group, Refused, Region
 from kaio.dsl.compiler.host.host_context import I32, REGISTERS
 
 if TYPE_CHECKING:

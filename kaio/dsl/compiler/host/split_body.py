@@ -14,7 +14,7 @@ from kaio.dsl.compiler.emission.access import Access
 from kaio.dsl.compiler.emission.checks import Sites
 from kaio.dsl.compiler.emission.constant_arrays import ConstantArrays
 from kaio.dsl.compiler.host.fission import fission
-from kaio.dsl.compiler.host.fission_plan import Refused
+from kaio.dsl.compiler.host.fission_regions import Refused
 from kaio.dsl.compiler.host.host_body import Body
 from kaio.dsl.compiler.host.host_context import I8, I32, I64
 from kaio.dsl.compiler.host.host_exchange import ROW_NBYTES, Peers

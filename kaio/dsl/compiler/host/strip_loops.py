@@ -13,7 +13,7 @@ from llvmlite import ir as llvm
 from llvmlite.ir import instructions as kinds
 
 from kaio.dsl.compiler.host.fission_lanes import clone
-from kaio.dsl.compiler.host.fission_plan import Refused
+from kaio.dsl.compiler.host.fission_regions import Refused
 from kaio.dsl.compiler.host.flow import Flow, Uniformity, is_pure
 
 if TYPE_CHECKING:
