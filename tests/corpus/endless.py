@@ -10,7 +10,7 @@ import kaio
 from kaio import In, InOut, Out, i32, u8
 from tests.corpus.case import ANY, BOUNDS, Case, Launch, Report, Size
 
-_SOON = {"timeout_s": 0.2}
+_SOON = {"timeout_s": 0.05}
 
 
 def soon(make):
