@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir as llvm
 
 from kaio.dsl.compiler.cuda.assembly import assemble
+from kaio.dsl.compiler.emission.declared import own_function
 from kaio.dsl.compiler.emission.narrow_floats import narrow, widen
 from kaio.dsl.compiler.emission.packing import pack, unpack, vector
 from kaio.dsl.compiler.host.host_context import POINTER
@@ -83,24 +84,19 @@ def _multiplier(e: Emitter, left: DType, right: DType, total: DType) -> llvm.Fun
     """`kaio_mma_…(context, lane, c0, c1, c2, c3)`: the four sums of a lane. Out of line: it is long."""
     from kaio.dsl.compiler.emission.emit import Emitter
 
-    module = e.b.module
     name = f"kaio_mma_{left.name}_{right.name}_{total.name}"
-    found = module.globals.get(name)
-    if found is not None:
-        return found
     element = e.llvm(total)
     result = llvm.LiteralStructType([element] * 4)
-    function = llvm.Function(module, llvm.FunctionType(result, [POINTER, _I32, *[element] * 4]), name)
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    context, lane, *c = function.args
-    inner = Emitter(llvm.IRBuilder(function.append_basic_block("entry")), e.target)
-    sums = _sums(inner, Peers(inner.b, context, _I32(-1), lane), (left, right, total), c)
-    made: Any = llvm.Constant(result, llvm.Undefined)
-    for k, value in enumerate(sums):
-        made = inner.b.insert_value(made, value, k)
-    inner.b.ret(made)
-    return function
+
+    def fill(b: llvm.IRBuilder, context: llvm.Value, lane: llvm.Value, *c: llvm.Value) -> None:
+        made: Any = llvm.Constant(result, llvm.Undefined)
+        for k, value in enumerate(
+            _sums(Emitter(b, e.target), Peers(b, context, _I32(-1), lane), (left, right, total), c)
+        ):
+            made = b.insert_value(made, value, k)
+        b.ret(made)
+
+    return own_function(e.b.module, name, result, [POINTER, _I32, *[element] * 4], fill, "noinline")
 
 
 def _sums(e: Emitter, peers: Peers, dtypes: tuple[DType, DType, DType], c: Sequence[Any]) -> list[Any]:

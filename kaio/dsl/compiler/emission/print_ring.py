@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from llvmlite import ir as llvm
 
 from kaio import print_abi as abi
+from kaio.dsl.compiler.emission.declared import own_function
 from kaio.print_abi import Line
 
 if TYPE_CHECKING:
@@ -75,14 +77,11 @@ def _data(b: llvm.IRBuilder, ring: llvm.Value, count: llvm.Value) -> llvm.Value:
 def _reserve(module: llvm.Module, space: int) -> llvm.Function:
     """`kaio_print_reserve(words)`: where they start, or `_FULL`. Out of line, as it loops around a compare-and-swap."""
     name = f"{abi.VARIABLE}_reserve"
-    found: Any = module.globals.get(name)
-    if found is not None:
-        return found
-    function = llvm.Function(module, llvm.FunctionType(_I64, [_I32]), name)
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    b = llvm.IRBuilder(function.append_basic_block("entry"))
-    blocks = (function.append_basic_block(name) for name in ("again", "look", "full", "room", "done"))
+    return own_function(module, name, _I64, [_I32], partial(_emit_reserve, space), "noinline")
+
+
+def _emit_reserve(space: int, b: llvm.IRBuilder, words: llvm.Value) -> None:
+    blocks = (b.append_basic_block(name) for name in ("again", "look", "full", "room", "done"))
     again, look, full, room, done = blocks
     ring, counters = _loaded(b, 0, space), _loaded(b, 1, space)
     head, seen = (b.gep(counters, [_I32(word)]) for word in (abi.HEAD, abi.SEEN_TAIL))
@@ -91,7 +90,7 @@ def _reserve(module: llvm.Module, space: int) -> llvm.Function:
     # The tail first: a tail that is older than the head only makes the ring look fuller than it is.
     known = _volatile(b, seen, space)
     before = _volatile(b, head, space)
-    after = b.add(before, function.args[0])
+    after = b.add(before, words)
     b.cbranch(b.icmp_unsigned("<=", b.sub(after, known), _I32(abi.CAPACITY)), room, look)
     b.position_at_end(look)
     tail = _volatile(b, b.gep(ring, [_I32(abi.TAIL)]), space)
@@ -108,7 +107,6 @@ def _reserve(module: llvm.Module, space: int) -> llvm.Function:
     b.cbranch(b.extract_value(swapped, 1), done, again)
     b.position_at_end(done)
     b.ret(b.zext(before, _I64))
-    return function
 
 
 def _volatile(b: llvm.IRBuilder, pointer: llvm.Value, space: int) -> llvm.Value:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llvmlite import ir as llvm
 
 from kaio import coverage_abi as abi
 from kaio import host_abi, trace_abi
 from kaio.dsl.compiler.emission.access import Access
+from kaio.dsl.compiler.emission.declared import own_function
 from kaio.dsl.compiler.emission.scalars import nbytes
 from kaio.dsl.compiler.host.host_context import I1, I8, I32, I64, POINTER, VOID, field_of
 from kaio.program import Site
@@ -32,23 +33,19 @@ def note_write(body: Body, e: Emitter, pointer: llvm.Value, access: Access) -> N
 def _noter(module: llvm.Module, count: int, is_atomic: bool) -> llvm.Function:
     """`note_write_4(context, address, thread, site)`: of so many bytes. Out of line: there is one for many stores."""
     name = f"note_{'update' if is_atomic else 'write'}_{count}"
-    found: Any = module.globals.get(name)
-    if found is not None:
-        return found
-    function = llvm.Function(module, llvm.FunctionType(VOID, [POINTER, POINTER, I32, I32]), name)
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    _Noter(function, count, is_atomic).emit()
-    return function
+
+    def fill(b: llvm.IRBuilder, *_: llvm.Value) -> None:
+        _Noter(b, count, is_atomic).emit()
+
+    return own_function(module, name, VOID, [POINTER, POINTER, I32, I32], fill, "noinline")
 
 
 class _Noter:
     """The function, being built."""
 
-    def __init__(self, function: llvm.Function, count: int, is_atomic: bool) -> None:
-        self.function, self.count = function, count
+    def __init__(self, b: llvm.IRBuilder, count: int, is_atomic: bool) -> None:
+        self.b, self.function, self.count = b, b.function, count
         self.bit, self.before = (abi.ATOMIC, abi.WRITTEN) if is_atomic else (abi.WRITTEN, abi.WRITTEN | abi.ATOMIC)
-        self.b = llvm.IRBuilder(function.append_basic_block("entry"))
 
     def emit(self) -> None:
         """Look for the buffer that the address is in, and note the write there."""

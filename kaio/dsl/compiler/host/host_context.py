@@ -6,6 +6,7 @@ from llvmlite import ir as llvm
 
 from kaio import host_abi as abi
 from kaio.dsl.compiler.emission.arguments import argument_types
+from kaio.dsl.compiler.emission.declared import own_function
 from kaio.dsl.values import Type
 
 __all__ = [
@@ -39,15 +40,11 @@ def frame_of(b: llvm.IRBuilder, frames: llvm.Value, nbytes: llvm.Value, thread: 
 
 def fault_recorder(module: llvm.Module) -> llvm.Function:
     """`record_fault(context, thread, site, index, size)`: keeps the first fault of the block. Out of line and cold."""
-    found = module.globals.get("record_fault")
-    if found is not None:
-        return found
-    function = llvm.Function(module, llvm.FunctionType(VOID, [POINTER, I32, I32, I64, I64]), "record_fault")
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    function.attributes.add("cold")
-    b = llvm.IRBuilder(function.append_basic_block("entry"))
-    context, *facts = function.args
+    kinds = [POINTER, I32, I32, I64, I64]
+    return own_function(module, "record_fault", VOID, kinds, _record_fault, "noinline", "cold")
+
+
+def _record_fault(b: llvm.IRBuilder, context: llvm.Value, *facts: llvm.Value) -> None:
     flag = field_of(b, context, abi.FAULT, I32)
     with b.if_then(b.icmp_unsigned("==", b.load(flag), I32(0))):
         b.store(I32(abi.FAILED), flag)
@@ -56,4 +53,3 @@ def fault_recorder(module: llvm.Module) -> llvm.Function:
         ):
             b.store(value, field_of(b, context, offset, value.type))
     b.ret_void()
-    return function

@@ -13,7 +13,9 @@ from llvmlite import ir as llvm
 from kaio import host_abi
 from kaio import trace_abi as abi
 from kaio.dsl.compiler import ir
+from kaio.dsl.compiler.emission.declared import own_function
 from kaio.dsl.compiler.emission.notes import Notes
+from kaio.dsl.compiler.emission.scalars import nbytes
 from kaio.dsl.compiler.host.host_context import I8, I32, I64, POINTER, field_of
 from kaio.dsl.compiler.host.value_layouts import flat, layout_of, type_text
 from kaio.dsl.compiler.host.watched_functions import WatchedFunction, variables_of
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["HostNotes"]
 
 _ALIGNMENT = 8
+_TOLD = (POINTER, I32, I32, POINTER, POINTER)  # context, thread, note, slots, given
 
 
 class HostNotes(Notes):
@@ -50,8 +53,8 @@ class HostNotes(Notes):
 
     def finish(self) -> abi.Watched:
         """All notes are there."""
-        for memory, nbytes in ((self._slots, self._slots_nbytes), (self._given, self._given_nbytes)):
-            memory.allocated_type, memory.align = llvm.ArrayType(I8, max(1, nbytes)), 16
+        for memory, size in ((self._slots, self._slots_nbytes), (self._given, self._given_nbytes)):
+            memory.allocated_type, memory.align = llvm.ArrayType(I8, max(1, size)), 16
         return abi.Watched(tuple(self.notes), tuple(self.frames))
 
     # ------------------------------------------------------------------ functions
@@ -64,9 +67,9 @@ class HostNotes(Notes):
             return
         number, source = len(self.frames), frame.typed.function.source
         slots = {}
-        for name, nbytes in variables_of(frame).items():
+        for name, size in variables_of(frame).items():
             slots[name] = abi.Slot(name, self._slots_nbytes)
-            self._slots_nbytes += -(-(abi.TAG_NBYTES + nbytes) // _ALIGNMENT) * _ALIGNMENT
+            self._slots_nbytes += -(-(abi.TAG_NBYTES + size) // _ALIGNMENT) * _ALIGNMENT
             e.b.store(I32(0), self._at(e, self._slots, slots[name].start, I32))
         caller = self._open[-1] if self._open else None
         self.frames.append(
@@ -211,16 +214,10 @@ class HostNotes(Notes):
     def _write(self, e: Emitter, memory: llvm.Value, start: int, values: Iterable[llvm.Value]) -> None:
         for value in values:
             e.b.store(value, self._at(e, memory, start, value.type), align=1)
-            start += 8 if isinstance(value.type, llvm.PointerType) else _nbytes(value.type)
+            start += nbytes(value.type)
 
     def _at(self, e: Emitter, memory: llvm.Value, start: int, kind: llvm.Type) -> llvm.Value:
         return e.b.bitcast(e.b.gep(memory, [I64(start)], inbounds=True), kind.as_pointer())
-
-
-def _nbytes(kind: llvm.Type) -> int:
-    if isinstance(kind, llvm.IntType):
-        return int(kind.width) // 8
-    return 4 if isinstance(kind, llvm.FloatType) else 8
 
 
 def _is_noted(call: ir.TypedCall) -> bool:
@@ -237,15 +234,11 @@ def _parameters(record: Intrinsic, count: int) -> list[str]:
 
 def _teller(module: llvm.Module) -> llvm.Function:
     """`tell_note(context, thread, note, slots, given, level)`: calls the hook if the thread is watched so closely."""
-    found: Any = module.globals.get("tell_note")
-    if found is not None:
-        return found
-    kinds = [POINTER, I32, I32, POINTER, POINTER, I32]
-    function = llvm.Function(module, llvm.FunctionType(I32, kinds), "tell_note")
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    context, thread, note, slots, given, level = function.args
-    b = llvm.IRBuilder(function.append_basic_block("entry"))
+    return own_function(module, "tell_note", I32, [*_TOLD, I32], _tell_note, "noinline")
+
+
+def _tell_note(b: llvm.IRBuilder, *args: llvm.Value) -> None:
+    context, thread, note, slots, given, level = args
     state = b.load(field_of(b, context, host_abi.WATCH, POINTER))
 
     def leave_unless(holds: llvm.Value) -> None:
@@ -261,7 +254,6 @@ def _teller(module: llvm.Module) -> llvm.Function:
     leave_unless(b.icmp_signed("<=", level, b.load(field_of(b, state, abi.LEVEL, I32))))
     leave_unless(is_watched(abi.WATCHED_THREAD, thread))
     leave_unless(is_watched(abi.WATCHED_BLOCK, b.load(field_of(b, context, host_abi.BLOCK, I64))))
-    hook = llvm.FunctionType(I32, kinds[:-1])
+    hook = llvm.FunctionType(I32, _TOLD)
     address = b.load(field_of(b, state, abi.HOOK, hook.as_pointer()))
     b.ret(b.call(address, [context, thread, note, slots, given]))
-    return function

@@ -13,13 +13,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from llvmlite import ir as llvm
 
 from kaio import host_abi as abi
-from kaio.dsl.compiler.emission.declared import call
-from kaio.dsl.compiler.host.host_context import I32, I64, POINTER, field_of
+from kaio.dsl.compiler.emission.declared import call, own_function
+from kaio.dsl.compiler.host.host_context import I1, I32, I64, POINTER, field_of
 from kaio.program import Site
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ __all__ = ["Turns", "note_progress"]
 _FEW = 4  # turns of a loop that waits: as long as another worker may take for the update that it waits for
 _PAUSES = 64  # pauses of a block between two readings of the clock
 _MONOTONIC = 6 if sys.platform == "darwin" else 1
+_SELDOM = "noinline", "cold"
 _OFTEN = 1 << 20  # the weight of the way that goes on
 
 
@@ -115,47 +117,32 @@ def _seldom(e: Emitter, condition: llvm.Value) -> Iterator[None]:
 
 
 # ------------------------------------------------------------------ what the functions of a thread call
-def _function(module: llvm.Module, name: str, result: llvm.Type, kinds: list[llvm.Type]) -> llvm.Function:
-    """A function of this module that is seldom called."""
-    function = llvm.Function(module, llvm.FunctionType(result, kinds), name)
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    function.attributes.add("cold")
-    return function
-
-
 def _look_up(thread: Thread) -> llvm.Function:
     """`look_up(context, thread, site, rest)`: the turns that the thread gets, 0 where it has to leave."""
-    found = thread.module.globals.get("look_up")
-    if found is not None:
-        return found
-    function = _function(thread.module, "look_up", I32, [POINTER, I32, I32, I64])
-    context, number, site, rest = function.args
-    b = llvm.IRBuilder(function.append_basic_block("entry"))
-    with b.if_then(b.icmp_signed("<=", rest, I64(0))):
-        _record(b, context, number, site, I32(abi.DRY))
-        b.ret(I32(0))
-    goes_on = b.call(_poll(thread), [context, number, site])
-    turns = b.trunc(call(b, "llvm.umin.i64", I64, [rest, I64(abi.MOST_TURNS)]), I32)
-    b.ret(b.select(goes_on, turns, I32(0)))
-    return function
+
+    def fill(b: llvm.IRBuilder, context: llvm.Value, number: llvm.Value, site: llvm.Value, rest: llvm.Value) -> None:
+        with b.if_then(b.icmp_signed("<=", rest, I64(0))):
+            _record(b, context, number, site, I32(abi.DRY))
+            b.ret(I32(0))
+        goes_on = b.call(_poll(thread), [context, number, site])
+        turns = b.trunc(call(b, "llvm.umin.i64", I64, [rest, I64(abi.MOST_TURNS)]), I32)
+        b.ret(b.select(goes_on, turns, I32(0)))
+
+    return own_function(thread.module, "look_up", I32, [POINTER, I32, I32, I64], fill, *_SELDOM)
 
 
 def _look_round(thread: Thread) -> llvm.Function:
     """`look_round(context, thread, site)`: whether a thread that pauses goes on; now and then it asks."""
-    found = thread.module.globals.get("look_round")
-    if found is not None:
-        return found
-    function = _function(thread.module, "look_round", llvm.IntType(1), [POINTER, I32, I32])
-    context, number, site = function.args
-    b = llvm.IRBuilder(function.append_basic_block("entry"))
-    place = field_of(b, context, abi.PAUSES, I32)
-    count = b.add(b.load(place), I32(1))
-    b.store(count, place)
-    with b.if_then(b.icmp_unsigned("!=", b.and_(count, I32(_PAUSES - 1)), I32(0)), likely=True):
-        b.ret(llvm.IntType(1)(1))
-    b.ret(b.call(_poll(thread), [context, number, site]))
-    return function
+
+    def fill(b: llvm.IRBuilder, context: llvm.Value, number: llvm.Value, site: llvm.Value) -> None:
+        place = field_of(b, context, abi.PAUSES, I32)
+        count = b.add(b.load(place), I32(1))
+        b.store(count, place)
+        with b.if_then(b.icmp_unsigned("!=", b.and_(count, I32(_PAUSES - 1)), I32(0)), likely=True):
+            b.ret(I1(1))
+        b.ret(b.call(_poll(thread), [context, number, site]))
+
+    return own_function(thread.module, "look_round", I1, [POINTER, I32, I32], fill, *_SELDOM)
 
 
 def _poll(thread: Thread) -> llvm.Function:
@@ -163,15 +150,16 @@ def _poll(thread: Thread) -> llvm.Function:
 
     It has to where the launch is to stop, and where no worker has made progress for too long.
     """
-    found = thread.module.globals.get("poll")
-    if found is not None:
-        return found
-    function = _function(thread.module, "poll", llvm.IntType(1), [POINTER, I32, I32])
-    context, number, site = function.args
-    b = llvm.IRBuilder(function.append_basic_block("entry"))
+    fill = partial(_emit_poll, notes_threads=not thread.spins)
+    return own_function(thread.module, "poll", I1, [POINTER, I32, I32], fill, *_SELDOM)
+
+
+def _emit_poll(
+    b: llvm.IRBuilder, context: llvm.Value, number: llvm.Value, site: llvm.Value, *, notes_threads: bool
+) -> None:
     control = b.load(field_of(b, context, abi.CONTROL, POINTER))
     stop = b.load_atomic(field_of(b, control, abi.STOP, I64), "monotonic", 8)
-    if not thread.spins:
+    if notes_threads:
         _note_thread(b, context, number)
     progress, now = _sum_of_progress(b, control), _time_ns(b)
     seen, since = (field_of(b, context, offset, I64) for offset in (abi.SEEN, abi.SINCE))
@@ -188,7 +176,6 @@ def _poll(thread: Thread) -> llvm.Function:
         _record(b, context, number, site, b.select(is_running, I32(abi.ENDLESS), I32(abi.STOPPED)))
         b.store_atomic(I64(abi.ENDING), field_of(b, control, abi.STOP, I64), "monotonic", 8)
     b.ret(b.not_(leaves))
-    return function
 
 
 def _note_thread(b: llvm.IRBuilder, context: llvm.Value, thread: llvm.Value) -> None:

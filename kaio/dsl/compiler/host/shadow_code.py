@@ -15,6 +15,7 @@ from llvmlite import ir as llvm
 
 from kaio import host_abi
 from kaio import shadow_abi as abi
+from kaio.dsl.compiler.emission.declared import own_function
 from kaio.dsl.compiler.host.host_context import I1, I32, I64, POINTER, VOID, field_of
 
 __all__ = ["Code"]
@@ -124,13 +125,7 @@ class Code:
     def _function(
         self, name: str, kinds: list[llvm.Type], result: llvm.Type, fill: Callable[..., None], how: str = "alwaysinline"
     ) -> llvm.Function:
-        found = self._module.globals.get(name)
-        if found is None:
-            found = llvm.Function(self._module, llvm.FunctionType(result, kinds), name)
-            found.linkage = "internal"
-            found.attributes.add(how)
-            fill(llvm.IRBuilder(found.append_basic_block("entry")), *found.args)
-        return found
+        return own_function(self._module, name, result, kinds, fill, how)
 
     def _check_written(self, size: int, b: llvm.IRBuilder, *args: llvm.Value) -> None:
         context, thread, address, what, row = args
