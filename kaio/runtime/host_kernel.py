@@ -252,7 +252,7 @@ class HostKernel:
         struct.pack_into("@q", context, ORDER, 0)
         struct.pack_into("@4iq", context, abi.CLUSTER_DIM, *launch.cluster, 0, launch.shared_nbytes)
         schedule, fuel = launch.options.schedule, launch.options.fuel
-        turns = _FOREVER if fuel is None else fuel + 1  # the one too many is what fails
+        turns = _FOREVER if fuel is None else min(fuel + 1, _FOREVER)  # the one too many is what fails
         first = min(turns, abi.MOST_TURNS)
         _RUNNING.pack_into(
             context, abi.SITE, 0, first, 0, -1, 0, control, progress, turns - first, -1, 0,

@@ -182,6 +182,13 @@ def test_fuel_is_the_most_turns_that_a_thread_takes(kind: int, fuel: int) -> Non
     ]
 
 
+@pytest.mark.parametrize("fuel", [2**62 - 1, 2**63, 2**200])
+def test_fuel_may_be_any_number(fuel: int) -> None:
+    kernel, out = compiled(goes_round, stepped=True), np.zeros(2, np.int32)
+    kernel(1, 2, out, 10, 1, options=RunOptions(fuel=fuel))
+    assert out.tolist() == [10, 10]
+
+
 def meets(out: Out[i32], turns: i32):
     k = 0
     while k < turns:
