@@ -49,7 +49,9 @@ def _decide_branches(blocks: dict[int, ir.Block], entry: int) -> dict[int, ir.Bl
 def join_straight(blocks: dict[int, ir.Block], entry: int) -> dict[int, ir.Block]:
     """One block out of those that run straight on.
 
-    The head of a loop is one block then: in long loops Python puts an EXTENDED_ARG of its own in front of it.
+    The head of a loop is one block then: in long loops Python puts an EXTENDED_ARG of its own in front of it. But the
+    head of a `for` that nothing goes back to, as its body always leaves, stays a block: what is in front of it may be
+    the head of another loop, whose turns are not those of the `for`.
     """
     preds = ir.predecessors(blocks.values())
     joined = dict(blocks)
@@ -59,10 +61,16 @@ def join_straight(blocks: dict[int, ir.Block], entry: int) -> dict[int, ir.Block
             following = jump.target
             if following in (label, entry) or len(preds[following]) != 1:
                 break
+            if _has(joined[label], ir.Iterate) and _has(joined[following], ir.Step):
+                break
             body = (*joined[label].body, *joined[following].body)
             joined[label] = ir.Block(label, body, joined.pop(following).terminator)
             renamed[following] = label
     return {label: _with_labels(block, renamed) for label, block in joined.items()}
+
+
+def _has(block: ir.Block, kind: type[ir.Iterate | ir.Step]) -> bool:
+    return any(isinstance(s, ir.Assign) and isinstance(s.op, kind) for s in block.body)
 
 
 def _with_labels(block: ir.Block, renamed: Mapping[int, int]) -> ir.Block:

@@ -52,6 +52,8 @@ def unroll(blocks: Blocks) -> Blocks:
                 help="write several turns at a time: `unrolled(range(...), count=8)`",
             )
         blocks = _written_out(blocks, loop)
+        there = labels_from(blocks, entry)  # a body that always leaves comes to no second turn
+        blocks = {label: block for label, block in blocks.items() if label in there}
     return _without_calls(blocks)
 
 
