@@ -214,6 +214,19 @@ def test_what_is_not_shown_to_be_uniform_stays_a_coroutine(function: Any) -> Non
     assert "split.fast" not in module.text
 
 
+def forever(x: In[i32], out: Out[i32]):
+    step = 1
+    while step > 0:  # always, which is found when compiling: no way leads out
+        out[kaio.thread_idx.x] = x[kaio.thread_idx.x]
+        kaio.bar_sync()
+
+
+def test_a_kernel_with_barriers_that_never_ends_is_compiled_all_the_same() -> None:
+    module = compiled(forever).module
+    assert module.waits
+    assert "split.fast" not in module.text
+
+
 def of_rows(x: In[f32, D2], out: Out[f32, D2]):
     """Rows differ in how often they go round, columns do not: what is uniform over x alone is no barrier's business."""
     s = kaio.shared_mem((4, 32), f32)

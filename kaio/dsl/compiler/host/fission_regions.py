@@ -70,7 +70,7 @@ class Regions:
     def __init__(self, flow: Flow, barriers: set[int], pauses: set[int], wide: Uniformity, narrow: Uniformity) -> None:
         self.flow, self.barriers, self.pauses, self.wide, self.narrow = flow, barriers, pauses, wide, narrow
         self._ends = barriers | pauses
-        self.leave = next(block for block in flow.blocks if not flow.after[id(block)])
+        self.leave = self._find_leave()
         self._check_flow()
         self.order = _order(flow)
         self._owner: dict[int, Region] = {}
@@ -90,10 +90,14 @@ class Regions:
             and to is not self._owner[id(to)].head
         )
 
+    def _find_leave(self) -> llvm.Block:
+        leaving = [block for block in self.flow.blocks if not self.flow.after[id(block)]]
+        if len(leaving) != 1:
+            raise Refused("it ends in several places" if leaving else "it never ends")
+        return leaving[0]
+
     def _check_flow(self) -> None:
         flow = self.flow
-        if sum(not flow.after[id(block)] for block in flow.blocks) != 1:
-            raise Refused("it ends in several places")
         if any(flow.join(block) is None for block in flow.blocks if block is not self.leave):
             raise Refused("a part of it never ends")
         for block in flow.blocks:
