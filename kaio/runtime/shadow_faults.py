@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ __all__ = ["Element", "Places", "is_of_shadow", "of_buffer", "shadow_error"]
 
 Dim3 = tuple[int, int, int]
 _WORDS = {abi.READ: "reads", abi.WRITE: "writes", abi.ATOMIC: "updates"}
+_UPDATE = re.compile(r" (?:[-+*/%|&^]|\*\*|//|<<|>>)= ")
 _NAMES = {abi.READ: "read", abi.WRITE: "write", abi.ATOMIC: "atomic"}
 
 
@@ -167,27 +169,46 @@ class _Found:
                 "wait for the copy first: `kaio.cp_async_commit()`, `kaio.cp_async_wait(…)` for its group by the "
                 "thread that copies, and a `kaio.bar_sync()` behind that for the others"
             )
+        is_one_block = self.record.block == self.other_block
         if abi.ATOMIC in self.kinds and abi.READ not in self.kinds:
-            return "update it with an `atomic_…` operation in both places, of a scope that both are in"
+            way_out = "update it with an `atomic_…` operation in both places, of a scope that both are in"
+            if abi.WRITE in self.kinds and is_one_block:
+                return f"put a `kaio.bar_sync()` between them, or {way_out}"
+            return way_out
         if self._updates(self.site) and self._updates(there):
             return "where several threads update one element, use `kaio.atomic_add` and the like"
-        if self.record.block != self.other_block and self.program.shadow is not None and self.program.shadow.orders:
+        if not is_one_block and self.program.shadow is not None and self.program.shadow.orders:
             return (
                 "a flag orders blocks where who sets it fences before, `kaio.fence()`, and who reads it fences after, "
                 "for a scope that both are in, and both come to the flag with volatile or atomic accesses; an atomic "
                 'operation does both by `order="release"` and `order="acquire"`'
             )
-        if self.record.block != self.other_block:
-            way_out = "blocks are not ordered: let each write elements of its own, use atomic operations, or do what "
-            return way_out + "comes after in another launch"
+        if not is_one_block:
+            return (
+                "blocks are not ordered: let each write elements of its own, use atomic operations, or do what "
+                "comes after in another launch; a flag orders them with a `kaio.fence()` before it is set and after "
+                "it is read"
+            )
+        places = self.site.place, there.place
+        is_one_line = len({(place.file, place.line) for place in places}) == 1 and self.kinds[0] != self.kinds[1]
+        if is_one_line and self.space == "global":
+            return "write into another buffer: the threads of a launch do not wait until all others have read this one"
+        if is_one_line:
+            return (
+                "read into a variable, put a `kaio.bar_sync()`, and write behind it; in a loop put another one between "
+                "its turns"
+            )
         if self.record.thread // 32 == self.other_thread // 32:
-            return "put a `kaio.bar_sync()` between them, or `kaio.syncwarp()` where all are lanes of one warp"
-        return "put a `kaio.bar_sync()` between them, which every thread of the block reaches"
+            way_out = "put a `kaio.bar_sync()` between them, or `kaio.syncwarp()` where all are lanes of one warp"
+        else:
+            way_out = "put a `kaio.bar_sync()` between them, which every thread of the block reaches"
+        return f"{way_out}; in a loop also between its turns"
 
     @staticmethod
     def _updates(site: Site) -> bool:
-        text = site.place.text
-        return any(f" {sign}= " in text for sign in ("+", "-", "*", "/", "//", "|", "&", "^"))
+        """Whether it is the element that a statement such as `x[i] += 1` sets, and not one that it reads."""
+        sign = _UPDATE.search(site.place.text)
+        return sign is not None and site.place.column < sign.start()
 
     def _unwritten(self) -> KernelFault:
         what = f"{self.element} is read before it is written in kernel `{self.program.name}`\n  "

@@ -49,7 +49,10 @@ def test_a_race_is_told_with_both_places_threads_and_accesses():
     )
     assert "thread (31, 0, 0) of block (0, 0, 0) reads it here; nothing orders the two\n" in text
     assert "    s[t] = x[t]\n" in text
-    assert text.endswith("help: put a `kaio.bar_sync()` between them, which every thread of the block reaches")
+    assert text.endswith(
+        "help: put a `kaio.bar_sync()` between them, which every thread of the block reaches; in a loop also between "
+        "its turns"
+    )
 
 
 @kaio.kernel
@@ -61,6 +64,61 @@ def test_an_update_by_two_threads_is_a_race_that_asks_for_an_atomic_one():
     fault = fault_of(sums, np.zeros(2, np.float32), np.zeros(128, np.int32), grid=2)
     assert (fault.kind, fault.facts["array"], fault.facts["index"]) == ("race", "h", 0)
     assert fault.mistakes[-1].help == "where several threads update one element, use `kaio.atomic_add` and the like"
+
+
+@kaio.kernel
+def tree(x: In[f32], out: InOut[f32]):
+    s = kaio.shared_mem(64, f32)
+    t = kaio.thread_idx.x
+    s[t] = x[t]
+    kaio.bar_sync()
+    step = 32
+    while step > 0:
+        if t < step:
+            s[t] += s[t + step]
+        step //= 2
+    out[t] = s[0]
+
+
+@kaio.kernel
+def in_place(u: InOut[f32]):
+    i = kaio.thread_idx.x
+    if 0 < i < u.size - 1:
+        u[i] = 0.5 * (u[i - 1] + u[i + 1])
+
+
+@kaio.kernel
+def cleared_late(x: In[i32], counts: InOut[i32]):
+    s = kaio.shared_mem(64, i32)
+    t = kaio.thread_idx.x
+    s[t] = 0
+    kaio.atomic_add(s, x[t], 1)
+    kaio.bar_sync()
+    counts[t] += s[t]
+
+
+IN_ONE_STATEMENT = (
+    "read into a variable, put a `kaio.bar_sync()`, and write behind it; in a loop put another one between its turns"
+)
+IN_PLACE = "write into another buffer: the threads of a launch do not wait until all others have read this one"
+CLEARED_LATE = (
+    "put a `kaio.bar_sync()` between them, or update it with an `atomic_…` operation in both places, of a scope that "
+    "both are in"
+)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "arguments", "way_out"),
+    [
+        (tree, (np.ones(64, np.float32), np.zeros(64, np.float32)), IN_ONE_STATEMENT),
+        (in_place, (np.ones(64, np.float32),), IN_PLACE),
+        (cleared_late, (np.arange(64, dtype=np.int32)[::-1].copy(), np.zeros(64, np.int32)), CLEARED_LATE),
+    ],
+    ids=["tree", "in_place", "cleared_late"],
+)
+def test_the_way_out_of_a_race_is_that_of_its_two_places(kernel, arguments, way_out):
+    fault = fault_of(kernel, *arguments)
+    assert (fault.kind, fault.mistakes[-1].help) == ("race", way_out)
 
 
 @kaio.kernel
@@ -77,7 +135,10 @@ def test_blocks_race_in_a_buffer_whichever_ran_first(count):
     assert fault.kind == "race"
     assert fault.facts["block"] != fault.facts["other_block"]
     assert {fault.facts["access"], fault.facts["other_access"]} == {"read", "write"}
-    assert "blocks are not ordered" in str(fault)
+    assert fault.mistakes[-1].help == (
+        "blocks are not ordered: let each write elements of its own, use atomic operations, or do what comes after in "
+        "another launch; a flag orders them with a `kaio.fence()` before it is set and after it is read"
+    )
 
 
 @kaio.kernel
