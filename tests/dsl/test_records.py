@@ -26,8 +26,9 @@ SHOWN = [pytest.param(record, id=name) for name, record in RECORDS.items()]
 ON_GPU = [shown for shown in SHOWN if shown.id != "breakpoint"]  # which a GPU does not have
 
 
+@functools.cache
 def example(record: Intrinsic) -> kaio.Kernel:
-    """The example as a kernel."""
+    """The example as a kernel: one for all tests, as it is compiled once for each machine and way of checking."""
     return kernel(f"@kernel\ndef k({PARAMETERS}):\n    i = kaio.grid(1)\n" + textwrap.indent(record.example, "    "))
 
 
