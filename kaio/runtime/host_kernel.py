@@ -105,8 +105,7 @@ class HostKernel:
 
         `arguments` is the packed argument block of the program, `shared_nbytes` is the shared memory of a block with
         its dynamic arrays; without any, the program knows. `unwritten` is what nobody has written yet of each buffer's
-        memory, None where somebody has written all. A `flight` keeps what is compared with other
-        launches.
+        memory, None where somebody has written all. A `flight` keeps what is compared with other launches.
         The first fault, in the order of blocks and threads, is raised as `KernelFault`.
         """
         blocks, threads = math.prod(grid), math.prod(block)
