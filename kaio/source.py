@@ -46,6 +46,12 @@ class Source:
         numbered = [f"{number:>{width}} | {line}".rstrip() for number, line in enumerate(lines, self.first_line)]
         return "\n".join([f"{self.qualified_name}, {self.file}:{self.first_line}", *numbered])
 
+    @property
+    def returns(self) -> frozenset[tuple[int, int]]:
+        """Line and column of each `return` statement, as in its place."""
+        places = [self.place(node) for node in ast.walk(self.node) if isinstance(node, ast.Return)]
+        return frozenset((place.line, place.column) for place in places)
+
     def line(self, number: int) -> str:
         """The line of that number in the file, or an empty text where it is not part of the function."""
         index = number - self.first_line

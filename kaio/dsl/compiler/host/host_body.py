@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import math
 
 from llvmlite import ir as llvm
@@ -34,7 +33,6 @@ from kaio.dtypes import DType, i32
 from kaio.errors import Place
 from kaio.print_abi import Line
 from kaio.program import Build, PlacedArray, aligned
-from kaio.source import Source
 
 __all__ = ["Body"]
 
@@ -69,7 +67,7 @@ class Body(Thread):
             self.orders = Ordering(self, self.shadow, tells=orders_threads(typed))
         self._scratches: dict[int, int] = {}
         self._exits: dict[Place, int] = {}
-        self._returns = _returns(typed.function.source)
+        self._returns = typed.function.source.returns
         self.watching = HostNotes(self) if build.traced or _breaks(typed) else None
         self.notes = self.watching or Notes()
 
@@ -257,9 +255,3 @@ def _breaks(typed: ir.Typed) -> bool:
 def _natural(pointer: llvm.Value) -> int:
     """The alignment of an element at its address."""
     return nbytes(pointer.type.pointee)
-
-
-def _returns(source: Source) -> frozenset[tuple[int, int]]:
-    """Where the `return` statements stand."""
-    places = [source.place(node) for node in ast.walk(source.node) if isinstance(node, ast.Return)]
-    return frozenset((place.line, place.column) for place in places)

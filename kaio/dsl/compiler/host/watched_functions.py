@@ -24,8 +24,7 @@ class WatchedFunction:
         self.settled = settled(frame.typed)
         source = frame.typed.function.source
         self._lines = _statement_lines(source)
-        nodes = [node for node in ast.walk(source.node) if isinstance(node, ast.Return)]
-        self._returns = {(place.line, place.column) for place in map(source.place, nodes)}
+        self._returns = source.returns
 
     def path(self, steps: tuple[ir.PathStep, ...]) -> str:
         """The part of an element that a store sets, as written but with the values of its indices."""

@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from kaio.dsl.compiler.ptx.emitter import PtxEmitter
     from kaio.dsl.compiler.ptx.walk import Walk
 
-__all__ = ["PtxThread"]
+__all__ = ["WAY_OUT", "PtxThread"]
 
 _I1, _I8, _I32, _I64 = (llvm.IntType(bits) for bits in (1, 8, 32, 64))
 _POINTER = _I8.as_pointer()
+WAY_OUT = 'run it on `kaio.Device("cpu")`, which runs the kernel\'s own operations instead of its PTX'
+"""What a user can do where this route does not know something."""
 
 
 class PtxThread(Thread):
@@ -84,7 +86,7 @@ class PtxThread(Thread):
                 rule = special(name)
                 if rule is None:
                     raise UnsupportedFeatureError(
-                        f'`route="ptx"` does not know the register `{name}`', place=e.place, help=_WAY_OUT
+                        f'`route="ptx"` does not know the register `{name}`', place=e.place, help=WAY_OUT
                     )
                 return as_kind(e, rule(e), kind)
             case Symbol(name=name, offset=offset):
@@ -115,7 +117,7 @@ class PtxThread(Thread):
     def refuse(self, e: PtxEmitter, i: Step, what: str) -> None:
         """Raise UnsupportedFeatureError: an instruction in a form that is not known."""
         text = f'`route="ptx"` does not run `{i.instruction.opcode}`: {what}'
-        raise UnsupportedFeatureError(text, place=e.place, help=_WAY_OUT)
+        raise UnsupportedFeatureError(text, place=e.place, help=WAY_OUT)
 
     # ------------------------------------------------------------------ memory
     def _start(self, e: PtxEmitter, name: str) -> Any:
@@ -269,4 +271,3 @@ class PtxThread(Thread):
 
 
 _WORKSPACE_NBYTES = 16
-_WAY_OUT = 'run it on `kaio.Device("cpu")`, which runs the kernel\'s own operations instead of its PTX'

@@ -14,7 +14,7 @@ from kaio.dsl.compiler.ptx.opcodes import Opcode, Step, find
 from kaio.dsl.compiler.ptx.places import Places
 from kaio.dsl.compiler.ptx.registers import Registers
 from kaio.dsl.compiler.ptx.syntax import Call, Function, Instruction, Item, Label, Line, Module, Table, Variable
-from kaio.dsl.compiler.ptx.thread import PtxThread
+from kaio.dsl.compiler.ptx.thread import WAY_OUT, PtxThread
 from kaio.errors import InternalError, UnsupportedFeatureError
 from kaio.program import Site
 
@@ -140,7 +140,7 @@ class Walk:
             raise UnsupportedFeatureError(
                 f'`route="ptx"` does not know the instruction `{item}`',
                 place=self.e.place,
-                help='run it on `kaio.Device("cpu")`, which runs the kernel\'s own operations instead of its PTX',
+                help=WAY_OUT,
             )
         record, step = found
         if record.is_typed:
