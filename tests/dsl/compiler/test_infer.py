@@ -400,6 +400,20 @@ MISTAKES = [
     ),
     ("for i in range(f):\n    pass", "range(f)", "`range(f32)` takes integers", "cast with `kaio.i32(...)`"),
     ("for i in range(0, n, 0):\n    pass", "range(0, n, 0)", "`range` with step 0", None),
+    ("v = x[n].sqrt()", "x[n].sqrt", "f32 has no attribute `sqrt`", "it is a function: `math.sqrt(...)`"),
+    (
+        "x[n].atomic_add(1)",
+        "x[n].atomic_add",
+        "f32 has no attribute `atomic_add`",
+        "it is a function: `kaio.atomic_add(...)`",
+    ),
+    (
+        "v = x[n].astype(y.dtype)",
+        "x[n].astype",
+        "f32 has no attribute `astype`",
+        "cast it, for example `kaio.f32(...)`",
+    ),
+    ("v = f.foo", "f.foo", "f32 has no attribute `foo`", None),
     ("v = x.dtype.foo", "x.dtype.foo", "`f32` has no attribute `foo`", None),
 ]
 

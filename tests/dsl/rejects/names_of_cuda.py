@@ -11,3 +11,5 @@ def kernel(x: InOut[f32]):
         x[i] = cuda.shfl_down_sync(0xFFFFFFFF, x[i], 1)
     x[0] = float4(warpSize).x
     kaio.sync_threads()
+    kaio.program_id(0)
+    kaio.num_programs(0)

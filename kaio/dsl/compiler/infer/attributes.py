@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kaio.dsl import enums
+from kaio.dsl.compiler.advice import instead_of_function
 from kaio.dsl.compiler.captures import Capture
 from kaio.dsl.compiler.infer.constants import constant_type
 from kaio.dsl.intrinsic import Namespace
@@ -25,7 +26,7 @@ from kaio.dsl.values import (
     Weak,
     show,
 )
-from kaio.dtypes import dtype_of
+from kaio.dtypes import DType, dtype_of
 from kaio.errors import did_you_mean
 from kaio.structs import StructDType
 
@@ -49,7 +50,15 @@ def attribute(inference: Inference, value: Type, name: str) -> Type:
         return MethodType(name, value)
     if isinstance(value, Compound) and value.fields:
         return field_of(value, name)
-    raise RuleError(f"{show(value)} has no attribute `{name}`")
+    raise RuleError(f"{show(value)} has no attribute `{name}`", _instead(value, name))
+
+
+def _instead(value: Type, name: str) -> str | None:
+    """What a kernel writes for what is a method elsewhere, `x[i].sqrt()`."""
+    if isinstance(value, DType | Weak) and name == "astype":
+        return "cast it, for example `kaio.f32(...)`"
+    found = instead_of_function(name)
+    return f"it is a function: `{found}(...)`" if found else None
 
 
 def _replaces(value: RecordType) -> bool:
