@@ -18,12 +18,13 @@ from kaio.dsl.compiler.options import CompileOptions
 from kaio.dsl.compiler.straight import straight
 from kaio.dsl.index import grid
 from kaio.dsl.types import Signature, Specialisation
-from kaio.errors import CompileError, InternalError, KaioError, is_message
+from kaio.errors import CompileError, InternalError, KaioError, UnsupportedFeatureError, is_message
 from kaio.program import UNCHECKED, Build, CudaProgram, HostProgram
 from kaio.source import Source
 
 if TYPE_CHECKING:
     from kaio.dsl.compiler.cuda.emit_ptx import Ptx
+    from kaio.dsl.compiler.host.emit_host import HostModule
 
 __all__ = [
     "Capture",
@@ -146,16 +147,36 @@ def compile_ptx_for_host(
     __tracebackhide__ = is_message
     from kaio.dsl.compiler.cuda.emit_ptx import emit_ptx
     from kaio.dsl.compiler.host.link_host import link_host
-    from kaio.dsl.compiler.ptx.emit import emit_from_ptx
 
     with _LOCK, _faults_are_ours(front):
         middle = middle_of(front, specialisation)
-        ptx = emit_ptx(middle.typed, _own_architecture(middle.typed, target), options, str(front.signature))
-        module = emit_from_ptx(ptx, middle.typed, build=build)
+        architecture = _own_architecture(middle.typed, target)
+        ptx = emit_ptx(middle.typed, architecture, options, str(front.signature))
+        if ptx.written:  # what the assembler refuses would not ship
+            _link(ptx, front.signature.name, architecture)
+        module = _read(ptx, middle.typed, build)
         linked = link_host(module, front.signature.name, specialisation.arguments, specialisation.index_bits)
         program = replace(linked, waits_for_grid=_waits_for_grid(middle.typed))
     stages = {**middle.stages, "ptx": ptx.text, "llvm": module.text}
     return Compiled(program, tuple(middle.captures.values()), stages, _grid_ranks(middle.typed))
+
+
+def _read(ptx: Ptx, typed: Typed, build: Build) -> HostModule:
+    """What a kernel's PTX is on the host; inline PTX may be right and yet say what kaio does not read."""
+    __tracebackhide__ = is_message
+    from kaio.dsl.compiler.ptx.emit import emit_from_ptx
+
+    try:
+        return emit_from_ptx(ptx, typed, build=build)
+    except InternalError as problem:
+        if not ptx.written:
+            raise
+        code = next(iter(ptx.written.values()))
+        raise UnsupportedFeatureError(
+            f'`route="ptx"` does not read the inline PTX of kernel `{typed.function.name}`: {problem}',
+            place=code.call,
+            help=f"write it in another way, or leave `route=` out; it is written in {code.place}",
+        ) from problem
 
 
 def _own_architecture(typed: Typed, target: str) -> str:

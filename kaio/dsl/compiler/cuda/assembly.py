@@ -91,6 +91,8 @@ def in_words(problem: CompileError, ptx: str, written: Mapping[int, Written], ta
     found: dict[int, list[str]] = {}
     for number, text in _ERROR.findall(str(problem.facts.get("log", ""))):
         at = _mark_above(lines, int(number))
+        if not at and len(written) == 1:  # code of kaio's is right: what is wrong is open since the inline code
+            at = next(iter(written))
         if at in written:
             found.setdefault(at, []).append(text)
     if not found:
@@ -105,11 +107,13 @@ def _told(code: Written, texts: list[str], target: str) -> Mistake:
 
 
 def _mark_above(lines: list[str], number: int) -> int:
-    """The number of the mark of the inline code that a line (1-based) is in; 0 where it is in none."""
+    """The number of the mark of the inline code that a line (1-based) is in, or ends; 0 where it is in none."""
+    is_next = True  # there is nothing between: the inline code did not end, for want of a `;`
     for line in reversed(lines[: number - 1]):
         found: Any = _MARK.match(line)
         if found:
             return int(found[1])
-        if line.strip() in ("// begin inline asm", "// end inline asm"):
+        if line.strip() == "// begin inline asm" or (line.strip() == "// end inline asm" and not is_next):
             break
+        is_next = is_next and (not line.strip() or line.strip().startswith("//"))
     return 0

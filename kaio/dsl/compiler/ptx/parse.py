@@ -35,6 +35,7 @@ __all__ = ["parse"]
 _SPACES = (".global", ".const", ".shared", ".local", ".param")
 _LINKAGE = (".visible", ".extern", ".weak", ".common")
 _LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?")
+_OCTAL = re.compile(r"^0(?=[0-7])")
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
 
 Place = tuple[str, int, int]
@@ -300,7 +301,7 @@ class _Parser:
         kind, text = self.t.kind, self.t.take()
         if kind == "float":
             return Immediate(int(f"0x{text[2:]}", 0), 32 if text[1] in "fF" else 64)
-        return Immediate(sign * int(text.rstrip("U"), 0))
+        return Immediate(sign * int(_OCTAL.sub("0o", text.rstrip("U")), 0))
 
     def _register(self) -> Register:
         negated = self.t.takes("!")

@@ -14,7 +14,7 @@ _PATTERN = re.compile(
     (?P<space>  \s+ | //[^\n]* | /\*.*?\*/ )
   | (?P<line>   \.(?:loc|file|version|target|address_size)\b[^\n;]* )   # these end with their line
   | (?P<float>  0[fF][0-9a-fA-F]{8} | 0[dD][0-9a-fA-F]{16} )
-  | (?P<int>    0[xX][0-9a-fA-F]+U? | [0-9]+U? )
+  | (?P<int>    0[xX][0-9a-fA-F]+U? | 0[bB][01]+U? | [0-9]+U? )
   | (?P<text>   "[^"]*" )
   | (?P<name>   [%$_.A-Za-z][\w$.]*(?:::[\w$.]+)* )
   | (?P<sign>   [{}()\[\],;:@!|<>+=*-] )

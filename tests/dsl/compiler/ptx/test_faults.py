@@ -157,6 +157,42 @@ def test_an_unknown_instruction_is_refused_with_its_line() -> None:
     assert "y[i] = video(x[i], 7)" in str(caught.value)
 
 
+def written(text: str) -> str:
+    """The message for a kernel with this inline PTX."""
+    made = kernel(f"""
+        code = kaio.ptx({text!r}, a=u32, out=u32)
+        @kernel
+        def k(x: In[u32], y: Out[u32]):
+            y[grid(1)] = code(x[0])
+    """, "<text>")  # fmt: skip
+    with pytest.raises(kaio.KaioError) as caught:
+        made.compile(DEVICE)
+    assert "y[grid(1)] = code(x[0])" in str(caught.value)
+    return f"{type(caught.value).__name__}: {str(caught.value).splitlines()[0]}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("add.u32 {out}, {a};", "Arguments mismatch for instruction 'add'"),
+        ("add.u32 {out}, {a}, 1, 2;", "Arguments mismatch for instruction 'add'"),
+        ("mul.wide.u16 {out}, {a}, 3;", "Arguments mismatch for instruction 'mul.wide'"),
+        ("bra NOWHERE; mov.b32 {out}, {a};", "Unknown symbol 'NOWHERE'"),
+        ("not.b32 {out}, {a}", "Parsing error near "),
+        ("{ not.b32 {out}, {a};", "Parsing error near "),
+    ],
+)
+def test_inline_ptx_that_the_assembler_refuses_is_refused_as_for_a_gpu(text: str, said: str) -> None:
+    assert written(text).startswith("CompileError: the assembler refuses `")
+    assert f" for sm_90: {said}" in written(text)
+
+
+def test_inline_ptx_that_is_right_but_not_read_is_refused_at_its_call() -> None:
+    assert written("add.u32 {out}, {a}, (3+4)*2;").startswith(
+        'UnsupportedFeatureError: `route="ptx"` does not read the inline PTX of kernel `k`: PTX has `3` where `;` was'
+    )
+
+
 def test_coverage_of_outputs_is_refused() -> None:
     made = kernel("@kernel\ndef k(y: Out[f32]):\n    y[grid(1)] = 1.0\n")
     with pytest.raises(kaio.UnsupportedFeatureError) as caught:

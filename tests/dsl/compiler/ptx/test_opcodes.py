@@ -332,3 +332,14 @@ def test_numbers_are_read_as_their_bits() -> None:
     source = "@kernel\ndef k(out: Out[u32]):\n    out[grid(1)] = bits()\n"
     kernel(source, bits=made).grid(1).block(1).launch(out).wait()
     assert out.to_host().tolist() == [0xFFC00001]
+
+
+@pytest.mark.parametrize(
+    ("number", "value"), [("017", 15), ("0", 0), ("00", 0), ("0b101", 5), ("0B11U", 3), ("0x1FU", 31), ("-010", -8)]
+)
+def test_integers_are_read_in_every_base(number: str, value: int) -> None:
+    made = kaio.ptx(f"mov.b32 {{out}}, {number};", out=kaio.i32)
+    out = DEVICE.alloc_zeros(1, kaio.i32)
+    source = "@kernel\ndef k(out: Out[i32]):\n    out[grid(1)] = number()\n"
+    kernel(source, number=made).grid(1).block(1).launch(out).wait()
+    assert out.to_host().tolist() == [value]
