@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -63,12 +64,12 @@ def _whole(name: str, value: Any, least: int, wanted: str, way_out: str) -> int:
 
 def _seconds(name: str, value: Any) -> float:
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not is_number or math.isnan(value) or value <= 0:
+    if not is_number or not value > 0:
         raise LaunchError(
             f"`options({name}=…)` takes a time in seconds, a number above 0 (got {value!r})",
             help=f'for example `.options({name}=60)`; `float("inf")` is no limit',
         )
-    return float(value)
+    return math.inf if value > sys.float_info.max else float(value)
 
 
 _READERS = {

@@ -52,6 +52,11 @@ def trace(kernel: Any, args: Any, *, thread: Any = (0, 0, 0), block: Any = (0, 0
             f"`kaio.trace` takes the arguments as one tuple or dict (got {type(args).__name__})",
             help="for example `kaio.trace(saxpy.over(n), (x, y, 2.0), thread=3)`",
         )
+    if not callable(getattr(kernel, "trace", None)):
+        raise LaunchError(
+            f"`kaio.trace` takes a kernel or a launch of one (got {kernel!r})",
+            help="decorate it with `@kaio.kernel`, and say over what: `kaio.trace(saxpy.over(n), (x, y, 2.0))`",
+        )
     if isinstance(args, dict):
         return kernel.trace(thread=thread, block=block, limit=limit, **args)  # type: ignore[no-any-return]
     return kernel.trace(*args, thread=thread, block=block, limit=limit)  # type: ignore[no-any-return]

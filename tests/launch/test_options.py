@@ -85,6 +85,19 @@ def test_a_timeout_is_a_time_in_seconds(saxpy, value) -> None:
     )
 
 
+def test_numbers_of_any_size_are_options() -> None:
+    @kaio.kernel
+    def doubled(x: kaio.InOut[kaio.i32], n: kaio.i32):
+        for _ in range(n):
+            x[0] *= 2
+
+    x = kaio.Device("cpu").alloc_zeros(1, kaio.i32)
+    x.fill(1)
+    for options in ({"fuel": 2**70}, {"timeout_s": 10**400}, {"schedule": 2**70}):
+        doubled.grid(1).block(1).options(**options).launch(x, 2).wait()
+    assert x.to_host().tolist() == [64]
+
+
 def test_an_unknown_option_is_refused(saxpy) -> None:
     assert refusal(Launcher(saxpy).options, cheek=True) == (
         "`options` has no `cheek`\n  help: it takes check=, timed=, cooperative=, cluster=, schedule=, fuel=, "

@@ -392,6 +392,12 @@ def test_arguments_that_are_no_tuple_are_refused() -> None:
     assert problem.value.mistakes[0].what == "`kaio.trace` takes the arguments as one tuple or dict (got int)"
 
 
+def test_what_is_no_kernel_is_refused() -> None:
+    with pytest.raises(kaio.LaunchError) as problem:
+        kaio.trace(3, ())
+    assert problem.value.mistakes[0].what == "`kaio.trace` takes a kernel or a launch of one (got 3)"
+
+
 def test_a_variable_that_the_kernel_does_not_have_is_told_with_the_nearest() -> None:
     with pytest.raises(kaio.KaioError) as problem:
         traced().values("ac")
