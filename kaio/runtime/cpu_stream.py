@@ -77,7 +77,7 @@ class CpuCompletion(Completion):
         if not self._finished:
             if self.stream._server == threading.get_ident():
                 raise KaioError(
-                    "what is written to `sys.stdout` for a kernel waits for work on the kernel's own stream",
+                    "what runs for a kernel (`breakpoint()`, a write to `sys.stdout`) waits for work on its own stream",
                     help="launch it on another stream, or wait elsewhere",
                 )
             gate = self._find_gate()
@@ -160,6 +160,19 @@ def _is_in_use(buffer: GpuBuffer[Any], access: Access) -> bool:
             if not reader._finished:
                 return True
     return False
+
+
+def _wait_at_prompt(done: CpuCompletion) -> None:
+    """Wait for a launch whose threads may stop at a prompt, which Ctrl-C here does not take away."""
+    while True:
+        try:
+            done._block(None)
+            return
+        except KeyboardInterrupt:
+            from kaio.runtime.prompt import Prompt  # `pdb` takes its time
+
+            if not Prompt.takes_interrupt():
+                raise
 
 
 def _nothing() -> None:
@@ -295,7 +308,7 @@ class CpuStream(Stream):
         for (buffer, _), kept in zip(uses, unwritten, strict=False):
             buffer.memory.unwritten = kept
         if loaded.kernel.breaks:  # a prompt and whoever launches would both read what is typed
-            done._block(None)
+            _wait_at_prompt(done)
         return done
 
     def _run_here(

@@ -9,7 +9,7 @@ from bdb import BdbQuit
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 from kaio import trace_abi as abi
 from kaio.errors import KaioError
@@ -67,7 +67,7 @@ class Stops:
             command = self._ask(moment)
         except BdbQuit:
             command = "quit"
-        except Exception as problem:
+        except BaseException as problem:  # a hook's Ctrl-C and `sys.exit()`, too: this may be no thread that they end
             raise KaioError(
                 f"`breakpoint()` in kernel `{self.kernel}` failed: {problem!r}",
                 help="`PYTHONBREAKPOINT=0` makes it do nothing",
@@ -132,6 +132,8 @@ class Stops:
 class Prompt(pdb.Pdb):
     """The commands of `pdb`, those that let code go on being about a thread of a kernel."""
 
+    _open: ClassVar[list[Prompt]] = []  # those at which somebody may type now
+
     def __init__(self, stops: Stops) -> None:
         super().__init__(nosigint=True)
         self.prompt = "(kaio) "
@@ -140,6 +142,7 @@ class Prompt(pdb.Pdb):
         self._moment: Moment | None = None
         self._frames: list[FrameType] = []
         self._displayed: dict[str, dict[str, Any]] = {}  # by function: its frames are made anew at each stop
+        self._was_told = False
 
     def ask(self, moment: Moment, frames: list[FrameType]) -> str:
         """Let the user look at the thread; gives how it is to go on: continue, next, step, return, quit."""
@@ -150,9 +153,33 @@ class Prompt(pdb.Pdb):
         if here != self._last:
             self.message(f"{here} of kernel `{self._stops.kernel}`")
             self._last = here
-        self.interaction(frames[-1], None)
+        self._was_told = False
+        Prompt._open.append(self)
+        try:
+            self.interaction(frames[-1], None)
+        finally:
+            Prompt._open.remove(self)
         self._moment, self._frames, self.displaying = None, [], {}
         return self._command
+
+    @classmethod
+    def takes_interrupt(cls) -> bool:
+        """Ctrl-C in the thread that launches, while another reads what is typed: whether it is meant for the prompt.
+
+        As in `pdb` it leaves the line that is being typed. A second one, with no command between, leaves the launch.
+        """
+        told = [prompt for prompt in cls._open if not prompt._was_told]
+        for prompt in told:
+            prompt._was_told = True
+            prompt.message("\n--KeyboardInterrupt--")
+            prompt.stdout.write(prompt.prompt)
+            prompt.stdout.flush()
+        return bool(told)
+
+    def onecmd(self, line: str) -> bool:
+        """Do what was typed."""
+        self._was_told = False
+        return super().onecmd(line)
 
     def get_stack(self, f: FrameType | None, t: Any) -> tuple[list[tuple[FrameType, int]], int]:
         """The functions that the thread is in, and which of them is the innermost."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pdb
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 
 import kaio
 from kaio import In, Out, f32, i32
+from kaio.runtime.prompt import Prompt
 
 DEVICE = kaio.Device("cpu")
 HERE = __file__
@@ -270,6 +272,50 @@ def test_what_a_hook_raises_stops_the_launch(monkeypatch: pytest.MonkeyPatch) ->
         "  help: `PYTHONBREAKPOINT=0` makes it do nothing"
     )
     assert isinstance(problem.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize("problem", [KeyboardInterrupt(), SystemExit(3)])
+def test_a_hook_that_ends_a_program_stops_the_launch(monkeypatch: pytest.MonkeyPatch, problem: BaseException) -> None:
+    def hook() -> None:
+        raise problem
+
+    monkeypatch.setattr(sys, "breakpointhook", hook)
+    x, out = DEVICE.alloc_zeros(8, f32), DEVICE.alloc_zeros(8, f32)
+    done = looked_at.grid(1).block(8).launch(x, out)
+    with pytest.raises(kaio.KaioError) as caught:
+        done.wait()
+    assert caught.value.mistakes[0].what == f"`breakpoint()` in kernel `looked_at` failed: {problem!r}"
+
+
+def test_ctrl_c_leaves_the_prompt_where_it_is(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, takes = threading.Event(), Prompt.takes_interrupt
+
+    def note() -> bool:
+        found = takes()
+        seen.set()
+        return found
+
+    def interrupt() -> bool:
+        for _ in range(10):  # one that comes just before that thread sleeps does not wake it
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            if seen.wait(3):
+                return True
+        return False
+
+    monkeypatch.setattr(Prompt, "takes_interrupt", note)
+    monkeypatch.setattr(sys, "interrupt_for_test", interrupt, raising=False)
+    shown = session("p __import__('sys').interrupt_for_test()", "p i", "c")
+    assert shown[1:] == ["--KeyboardInterrupt--", "True", "np.int32(3)", ""]
+
+
+def test_a_second_ctrl_c_with_no_command_between_is_for_who_launches(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "takes_interrupt", Prompt.takes_interrupt, raising=False)
+    takes = "__import__('sys').takes_interrupt()"
+    shown = session(f"p {takes}, {takes}", f"p {takes}", "c")
+    assert [line for line in shown if line.startswith(("(", "T"))] == ["(True, False)", "True"]
+    assert not Prompt.takes_interrupt()
 
 
 def test_a_launch_with_breakpoints_returns_when_it_is_done(session: Session) -> None:
