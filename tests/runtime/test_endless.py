@@ -137,6 +137,29 @@ def test_loops_that_are_counted_before_they_begin_are_left_too() -> None:
     assert fault.facts["line"] in (_line(sweeps, 2), _line(sweeps, 3))
 
 
+def sweeps_together(out: Out[i32], n: i32, m: i32):
+    s = kaio.shared_mem(32, i32)
+    t, total = kaio.thread_idx.x, 0
+    s[t] = t
+    kaio.bar_sync()
+    for i in range(n):
+        for j in range(m):
+            total += s[t] * j + i
+            s[t] = total
+    kaio.bar_sync()
+    out[t] = s[t]
+
+
+@pytest.mark.parametrize("threads", [5, 16, 32])
+def test_loops_in_loops_that_threads_go_round_side_by_side_are_left_too(threads: int) -> None:
+    kernel, out = compiled(sweeps_together), np.zeros(threads, np.int32)
+    assert not kernel.module.waits
+    kernel(1, threads, out, 3, 1)
+    np.testing.assert_array_equal(out, np.full(threads, 3))
+    fault = _fault(kernel, 1, threads, out, 2**30, 2**14, options=RunOptions(timeout_s=0.01))
+    assert fault.facts["line"] in (_line(sweeps_together, 5), _line(sweeps_together, 6))
+
+
 @pytest.mark.parametrize("function", [waits_for_nobody, sleeps_for_nobody, locks_twice])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_thread_that_waits_for_what_nobody_does_is_told(function: Any, workers: int) -> None:

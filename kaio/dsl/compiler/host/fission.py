@@ -24,6 +24,7 @@ from kaio.dsl.compiler.host.fission_regions import Group, MustPart, Refused
 from kaio.dsl.compiler.host.fission_strip import Strip
 from kaio.dsl.compiler.host.flow import Flow, Uniformity
 from kaio.dsl.compiler.host.host_context import I32, REGISTERS, VOID, field_of
+from kaio.dsl.compiler.host.host_turns import note_progress
 from kaio.dsl.compiler.host.strip_loops import go_together
 
 if TYPE_CHECKING:
@@ -169,7 +170,9 @@ class Runner:
 
     def _go_on(self, group: Group, starts: list[llvm.Block], done: llvm.Block) -> None:
         b = self.b
-        if group.may_fault:
+        if self.body.long:
+            note_progress(b, self.given[id(self.body.context)])
+        if group.may_fault or self.body.long:
             good = b.append_basic_block("good")
             fault = b.load(field_of(b, self.given[id(self.body.context)], abi.FAULT, I32))
             b.cbranch(b.icmp_unsigned("==", fault, I32(0)), good, done)

@@ -89,6 +89,7 @@ class Lanes:
         self.is_parallel = not strip.group.is_serial and not region.is_ordered
         self.made: dict[int, Any] = {}
         self.blocks: dict[int, llvm.Block] = {}
+        self._ends: dict[int, llvm.Block] = {}
         self._phis: list[tuple[Any, Any]] = []
 
     def emit(self) -> None:
@@ -109,7 +110,7 @@ class Lanes:
         for phi, made in self._phis:
             for value, source in phi.incomings:
                 if id(source) in self.plan.flow.after:
-                    made.add_incoming(self.value(value), self.blocks[id(source)])
+                    made.add_incoming(self.value(value), self._ends[id(source)])
         top.branch(self.blocks[id(self.region.head)])
         b = llvm.IRBuilder(self.latch)
         following = b.add(lane, I32(1), flags=("nuw", "nsw"))
@@ -175,6 +176,9 @@ class Lanes:
                 self._keep(b, phi, self.value(phi))
         for instruction in block.instructions:
             if isinstance(instruction, kinds.Terminator):
+                if any(self.plan.is_inner(block, to) for to in self.plan.flow.after[id(block)]):
+                    self.strip.look_up(b, block, self.thread)
+                self._ends[id(block)] = b.block
                 self._terminator(b, block, instruction)
             elif not isinstance(instruction, kinds.PhiInstr | kinds.AllocaInstr):
                 self._instruction(b, instruction)

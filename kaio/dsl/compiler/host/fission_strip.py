@@ -8,7 +8,7 @@ from llvmlite import ir as llvm
 from llvmlite.ir import instructions as kinds
 
 from kaio import host_abi as abi
-from kaio.dsl.compiler.host.fission_lanes import Lanes, clone
+from kaio.dsl.compiler.host.fission_lanes import FAULT, Lanes, clone
 from kaio.dsl.compiler.host.fission_memory import kept, kept_type, loaded
 from kaio.dsl.compiler.host.fission_regions import Group, Refused, Region
 from kaio.dsl.compiler.host.host_context import I32, REGISTERS
@@ -171,6 +171,8 @@ class Strip:
         ways = [
             (block, to) for block in region.blocks for to in plan.flow.after[id(block)] if not plan.is_inner(block, to)
         ]
+        for block in {id(block): block for block, to in ways if plan.stays(block, to)}.values():
+            self.look_up(b, block, self.first)
         self.ends[id(region.head)] = b.block
         targets = {id(to): to for _, to in ways}
         if len(targets) == 1:
@@ -183,6 +185,18 @@ class Strip:
         if plan.is_instruction(condition) and not plan.is_scalar(condition):
             raise Refused("a way out of a region is not the same for all")
         b.cbranch(self.scalar(condition), *(self._target(block, to) for to in places))
+
+    def look_up(self, b: llvm.IRBuilder, block: llvm.Block, number: Any) -> None:
+        """Leave where threads, of which this is the first, go round for too long; not at the end of other blocks."""
+        body = self.runner.body
+        site = body.long.get(id(block))
+        if site is None:
+            return
+        go_on, leave = (self.function.append_basic_block(name) for name in ("round", "endless"))
+        b.cbranch(body.turns.strip_goes_round(b, self.scalars[id(body.context)], number, site), go_on, leave)
+        b.position_at_end(leave)
+        b.ret(I32(FAULT))
+        b.position_at_end(go_on)
 
     def _target(self, block: llvm.Block, to: llvm.Block) -> llvm.Block:
         """Where the strip goes on: at another region of the group, or it says which group comes next."""

@@ -56,6 +56,12 @@ class Turns:
         if spins:
             self._pause(e, site)
 
+    def strip_goes_round(self, b: llvm.IRBuilder, context: llvm.Value, number: llvm.Value, site: Site) -> llvm.Value:
+        """Whether threads that go round side by side, of which this is the first, may do so."""
+        look_up = _look_up(self._thread)
+        turns = b.call(look_up, [context, number, I32(self._thread.sites.number(site)), I64(abi.MOST_TURNS)])
+        return b.icmp_unsigned("!=", turns, I32(0))
+
     def take(self, e: Emitter, site: Site, turns: llvm.Value) -> None:
         """A loop begins that has so many turns (i32 or i64, unsigned)."""
         b, count = e.b, self._register("count", I32, abi.SLICE)

@@ -60,6 +60,7 @@ class SplitBody(Body):
         self.lane = llvm.Argument(module, I32, "lane")
         self._first = [llvm.Argument(module, I32, "first") for _ in range(2)]
         self.counted: list[Counted] = []
+        self.long: dict[int, Site] = {}  # of blocks that lead back to the head of a loop
         self.barriers: list[llvm.Block] = []
         self.pauses: list[llvm.Block] = []
         self.rows: list[llvm.Value] = []
@@ -100,9 +101,14 @@ class SplitBody(Body):
         super().fault(e, site, index, size)
 
     def go_round(self, e: Emitter, place: Place, loop: Loop) -> None:
-        """Only a thread by itself counts the turns of a loop that may never end. At a barrier is progress."""
+        """Only a thread by itself counts the turns of a loop that may never end. At a barrier is progress.
+
+        Loops that end each for itself may in each other take for ever: those around others look up.
+        """
         if not (loop.waits or loop.is_short):
             raise Refused("a loop may never end")
+        if not loop.waits:
+            self.long[id(e.b.block)] = Site("loop", place, e.trace, "loop")
 
     def begin_loop(self, e: Emitter, place: Place, is_inner: bool, turns: Callable[[], llvm.Value | int]) -> None:
         """It ends in a while."""

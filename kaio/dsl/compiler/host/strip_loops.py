@@ -107,6 +107,9 @@ class _Loop:
         for latch in self.latches:
             latch.terminator.operands = [join if o is head else o for o in latch.terminator.operands]
         self._join(own, join, guard)
+        for latch in self.latches:
+            if id(latch) in self.body.long:
+                self.body.long[id(join)] = self.body.long.pop(id(latch))
 
     def _join(self, own: list[Any], join: llvm.Block, guard: llvm.Block) -> None:
         b = llvm.IRBuilder(join)
