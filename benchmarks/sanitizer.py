@@ -2,10 +2,11 @@
 
 - each planted bug that ends on a GPU runs there once under each tool; what would write anywhere, under memcheck alone,
   which keeps it from doing so; what would never end does not run there at all;
+- racecheck gets a process for each bug, and counts: one launch may give thousands of hazards, of which it shows some;
 - the cost is the time of all correct twins: plain on the GPU, under each tool, and on the CPU device at each level.
 
-A tool runs all bugs in one process, as its start takes seconds; where one ends that process, a new one goes on with the
-next. The tools run side by side. Without compute-sanitizer only the CPU device is measured.
+The other tools run all bugs in one process, as their start takes seconds; where one ends that process, a new one goes on
+with the next. The tools run side by side. Without compute-sanitizer only the CPU device is measured.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from tests.corpus.cases import BY_SUBJECT, CASES, PLANTED
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 WILD = ("index",)  # kinds of bugs that may write anywhere
 TIMEOUT_S = 100.0
+PROCESSES = 8  # of racecheck at a time
 PLACES = ("cuda*/bin/compute-sanitizer", "cuda*/compute-sanitizer/compute-sanitizer")  # of /usr/local
 NOT_RUN, SILENT, FOUND = "not run", "silent", "found"
 
@@ -94,6 +96,10 @@ def under(tool: str | None, *arguments: str) -> str:
 
 def told_by(tool: str, cases: Sequence[Case]) -> dict[str, str]:
     """What a tool says of each of these bugs."""
+    if tool == "racecheck":
+        with ThreadPoolExecutor(PROCESSES) as pool:
+            texts = pool.map(lambda case: under(tool, "--planted", str(case)), cases)
+            return {str(case): _hazards(case, text) for case, text in zip(cases, texts, strict=True)}
     left, printed = [str(case) for case in cases], ""
     ended: set[str] = set()
     while left:
@@ -108,6 +114,14 @@ def told_by(tool: str, cases: Sequence[Case]) -> dict[str, str]:
     lines = [line for line in printed.splitlines() if line.startswith("=========")]
     named = set(re.findall(r"\w+", "\n".join(lines)))
     return {str(case): _verdict(case, named, ended) for case in cases}
+
+
+def _hazards(case: Case, text: str) -> str:
+    """What racecheck says of one bug that ran by itself."""
+    summary = re.search(r"RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) errors?, (\d+) warnings?\)", text)
+    if summary is None or f"-- {case}" not in text.splitlines():
+        return "failed"
+    return FOUND if any(map(int, summary.groups())) else SILENT
 
 
 def _verdict(case: Case, named: set[str], ended: set[str]) -> str:
