@@ -5,8 +5,8 @@
 - racecheck gets a process for each bug, and counts: one launch may give thousands of hazards, of which it shows some;
 - the cost is the time of all correct twins: plain on the GPU, under each tool, and on the CPU device at each level.
 
-The other tools run all bugs in one process, as their start takes seconds; where one ends that process, a new one goes on
-with the next. The tools run side by side. Without compute-sanitizer only the CPU device is measured.
+The other tools run all bugs in one process, as their start takes seconds; where one ends that process, a new one goes
+on with the next. The tools run side by side. Without compute-sanitizer only the CPU device is measured.
 """
 
 from __future__ import annotations
