@@ -86,6 +86,7 @@ def under(tool: str | None, *arguments: str) -> str:
     command = [sys.executable, __file__, *arguments]
     if tool is not None:
         options = ["--tool", tool, "--destroy-on-device-error", "kernel", "--print-limit", "20000"]
+        options += ["--racecheck-report", "all"] if tool == "racecheck" else []
         command = [str(sanitizer()), *options, *command]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S)
