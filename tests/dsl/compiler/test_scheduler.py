@@ -15,12 +15,12 @@ from tests.dsl.compiler.host import compiled
 
 def test_the_scheduler_is_kept_as_object_code_and_not_compiled_again(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setenv("KAIO_CACHE_DIR", str(tmp_path))
-    scheduler._scheduler_object.cache_clear()
+    scheduler._kept_object.cache_clear()
     made = scheduler.scheduler_object()
     monkeypatch.setattr(scheduler, "_compile", lambda *_: pytest.fail("compiled again"))
-    scheduler._scheduler_object.cache_clear()
+    scheduler._kept_object.cache_clear()
     assert scheduler.scheduler_object() == made
-    scheduler._scheduler_object.cache_clear()
+    scheduler._kept_object.cache_clear()
 
 
 @pytest.mark.parametrize(("function", "name"), [(worker, "kaio_worker"), (decide, "kaio_decide")])

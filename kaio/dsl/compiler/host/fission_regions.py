@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from llvmlite import ir as llvm
 
-from kaio.dsl.compiler.host.flow import Flow, Uniformity
+from kaio.dsl.compiler.host.flow import Flow, Uniformity, postorder
 
 __all__ = ["Group", "MustPart", "Refused", "Region", "Regions"]
 
@@ -72,7 +72,7 @@ class Regions:
         self._ends = barriers | pauses
         self.leave = self._find_leave()
         self._check_flow()
-        self.order = _order(flow)
+        self.order = postorder(flow.entry, flow.after)[::-1]  # blocks before those that they lead to
         self._owner: dict[int, Region] = {}
         self._find_regions()
         self._merge_regions()
@@ -162,20 +162,3 @@ class Regions:
             for to in self.flow.after[id(block)]
             if not self.is_inner(block, to)
         }
-
-
-def _order(flow: Flow) -> list[llvm.Block]:
-    """Blocks before those that they lead to, but for the ways back to the head of a loop."""
-    done: list[llvm.Block] = []
-    seen = {id(flow.entry)}
-    stack = [(flow.entry, iter(flow.after[id(flow.entry)]))]
-    while stack:
-        block, rest = stack[-1]
-        following = next((b for b in rest if id(b) not in seen), None)
-        if following is None:
-            done.append(block)
-            stack.pop()
-        else:
-            seen.add(id(following))
-            stack.append((following, iter(flow.after[id(following)])))
-    return done[::-1]

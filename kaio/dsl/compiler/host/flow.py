@@ -15,7 +15,7 @@ from typing import Any
 from llvmlite import ir as llvm
 from llvmlite.ir import instructions as kinds
 
-__all__ = ["Flow", "Uniformity", "is_pure"]
+__all__ = ["Flow", "Uniformity", "is_pure", "postorder"]
 
 _IMPURE = ("llvm.mem", "llvm.coro", "llvm.lifetime", "llvm.assume", "llvm.sideeffect", "llvm.prefetch", "llvm.read")
 _MEMORY = (
@@ -31,6 +31,23 @@ def is_pure(instruction: Any) -> bool:
         takes_addresses = any(isinstance(a.type, llvm.PointerType) for a in instruction.args)
         return name.startswith(("llvm.", "__nv_")) and not name.startswith(_IMPURE) and not takes_addresses
     return not isinstance(instruction, _MEMORY)
+
+
+def postorder(start: llvm.Block, ways: dict[int, list[llvm.Block]]) -> list[llvm.Block]:
+    """The blocks that can be reached from `start` by these ways, each behind those that it leads to, loops apart."""
+    done: list[llvm.Block] = []
+    seen = {id(start)}
+    stack = [(start, iter(ways.get(id(start), [])))]
+    while stack:
+        block, rest = stack[-1]
+        following = next((b for b in rest if id(b) not in seen), None)
+        if following is None:
+            done.append(block)
+            stack.pop()
+        else:
+            seen.add(id(following))
+            stack.append((following, iter(ways.get(id(following), []))))
+    return done
 
 
 class Flow:
@@ -77,19 +94,7 @@ class Flow:
     def _find_joins(self) -> dict[int, llvm.Block | None]:
         """Immediate post-dominators (Cooper, Harvey & Kennedy, "A Simple, Fast Dominance Algorithm", 2001)."""
         leaves = [block for block in self.blocks if not self.after[id(block)]]
-        order: list[llvm.Block] = []
-        seen: set[int] = set()
-        stack = [(leaf, iter(self.before.get(id(leaf), []))) for leaf in leaves[:1]]
-        seen.update(id(leaf) for leaf in leaves[:1])
-        while stack:
-            block, rest = stack[-1]
-            following = next((b for b in rest if id(b) not in seen), None)
-            if following is None:
-                order.append(block)
-                stack.pop()
-            else:
-                seen.add(id(following))
-                stack.append((following, iter(self.before.get(id(following), []))))
+        order = postorder(leaves[0], self.before) if leaves else []
         found: dict[int, llvm.Block | None] = {id(block): None for block in self.blocks}
         if len(leaves) != 1:
             return found

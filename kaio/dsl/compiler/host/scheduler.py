@@ -19,17 +19,17 @@ _LOCK = threading.Lock()
 
 def scheduler_object() -> bytes:
     """Object code that exports ``kaio_worker``; made once per machine and version of the compiler."""
-    with _LOCK:
-        return _scheduler_object()
-
-
-@functools.cache
-def _scheduler_object() -> bytes:
     return kept_object(worker, "kaio_worker")
 
 
 def kept_object(function: Callable[..., None], name: str) -> bytes:
     """Object code of a function in kaio's language that exports it as the C function `name`, made once."""
+    with _LOCK:
+        return _kept_object(function, name)
+
+
+@functools.cache
+def _kept_object(function: Callable[..., None], name: str) -> bytes:
     from kaio.dsl.compiler.host import native as machine
     from kaio.dsl.compiler.host.store import kept
 
