@@ -18,6 +18,7 @@ import kaio
 from tests.corpus.case import Case, Manner, Size, check_results, run
 from tests.corpus.cases import CASES
 from tests.corpus.pending import PENDING
+from tests.live import settled
 
 SOUND = [case for case in CASES if f"twin of {case}" not in PENDING]
 _PAGE = 4096
@@ -70,8 +71,7 @@ def soak(count: int, seed: int = 0, cases: Sequence[Case] = (), stop_at: int = 1
 
 
 def _live(device: kaio.Device) -> int:
-    gc.collect()
-    return int(device.stats().live_buffers)
+    return int(settled(device).live_buffers)
 
 
 def _resident_nbytes() -> int:

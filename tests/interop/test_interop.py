@@ -19,6 +19,7 @@ from kaio.errors import BufferClosedError, KaioError
 from kaio.interop import adopt, read_cuda_array_interface, read_cupy, read_torch
 from kaio.interop.dlpack import read_dlpack
 from kaio.runtime.dlpack import ManagedTensor, ManagedTensorVersioned, export_buffer, python
+from tests.live import settled
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def test_numpy_sees_a_view_with_its_strides(cpu: Any) -> None:
 
 
 def test_memory_outlives_its_buffer_while_it_is_exported(cpu: Any) -> None:
-    before = cpu.stats()
+    before = settled(cpu)
     buffer = cpu.alloc_from(np.arange(1000.0))
     array = np.from_dlpack(buffer)
     buffer.close()
@@ -93,7 +94,7 @@ def test_memory_outlives_its_buffer_while_it_is_exported(cpu: Any) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"max_version": (1, 0)}])
 def test_a_capsule_that_nobody_takes_gives_the_memory_back(cpu: Any, options: Any) -> None:
-    before = cpu.stats()
+    before = settled(cpu)
     capsule = cpu.alloc_zeros(10, f32).__dlpack__(**options)
     assert cpu.stats().live_buffers == before.live_buffers + 1
     del capsule
@@ -115,7 +116,7 @@ class Elsewhere:
 
 @pytest.mark.parametrize("versioned", [False, True])
 def test_a_taker_that_refuses_the_capsule_raises_its_own_error(cpu: Any, versioned: bool) -> None:
-    before = cpu.stats()
+    before = settled(cpu)
     buffer = cpu.alloc_zeros(10, f32)
     for _ in range(20):
         with pytest.raises((BufferError, RuntimeError), match=r"[Uu]nsupported device"):

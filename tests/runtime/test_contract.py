@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import gc
 import operator
 import pickle
 import pydoc
@@ -24,6 +23,7 @@ from kaio import f32, f64, i32, u8
 from kaio.dtypes import COMPLEX, DTYPES
 from kaio.errors import BufferClosedError, CompletionTimeout, KaioError, OutOfMemoryError
 from kaio.runtime.leaving import finish
+from tests.live import settled
 
 same_device = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -469,8 +469,7 @@ def test_closing_a_view_closes_only_the_view(numbers: Any) -> None:
 
 
 def test_stats_count_live_buffers(device: Any) -> None:
-    gc.collect()
-    before = device.stats()
+    before = settled(device)
     x, y = device.alloc_zeros(100, f32), device.alloc_zeros(100, f64)
     view = x[10:]
     assert device.stats().live_buffers == before.live_buffers + 2
