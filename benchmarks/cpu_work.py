@@ -20,7 +20,7 @@ from examples.matmul import TILE, matmul
 from examples.saxpy import saxpy
 from kaio import D2, In, InOut, Out, f32, i32, u8
 
-__all__ = ["WORKS", "Work", "every_core"]
+__all__ = ["FEW", "THREADS", "WORKS", "Run", "Work", "every_core"]
 
 N, SIDE, SIZE, FEW = 1 << 24, 4096, 512, 1 << 20
 THREADS = 256

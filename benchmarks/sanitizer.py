@@ -30,7 +30,14 @@ import kaio
 from tests.corpus.case import Case, Launch, Manner, buffers_of, run
 from tests.corpus.cases import BY_SUBJECT, CASES, PLANTED
 
-TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+_GO_ON = ("--destroy-on-device-error", "kernel", "--print-limit", "20000")  # with the next bug in the same process
+OPTIONS = {
+    "memcheck": _GO_ON,
+    "racecheck": ("--racecheck-report", "all"),
+    "initcheck": _GO_ON,
+    "synccheck": _GO_ON,
+}
+TOOLS = tuple(OPTIONS)
 WILD = ("index",)  # kinds of bugs that may write anywhere
 TIMEOUT_S = 100.0
 PROCESSES = 8  # of racecheck at a time
@@ -85,9 +92,7 @@ def under(tool: str | None, *arguments: str) -> str:
     """Run this script under a tool of compute-sanitizer (None: as it is), and give what was printed."""
     command = [sys.executable, __file__, *arguments]
     if tool is not None:
-        options = ["--tool", tool, "--destroy-on-device-error", "kernel", "--print-limit", "20000"]
-        options += ["--racecheck-report", "all"] if tool == "racecheck" else []
-        command = [str(sanitizer()), *options, *command]
+        command = [str(sanitizer()), "--tool", tool, "--show-backtrace", "no", *OPTIONS[tool], *command]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S)
         return done.stdout + done.stderr
@@ -119,10 +124,10 @@ def told_by(tool: str, cases: Sequence[Case]) -> dict[str, str]:
 
 def _hazards(case: Case, text: str) -> str:
     """What racecheck says of one bug that ran by itself."""
-    summary = re.search(r"RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) errors?, (\d+) warnings?\)", text)
-    if summary is None or f"-- {case}" not in text.splitlines():
+    summaries = re.findall(r"RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) errors?, (\d+) warnings?\)", text)
+    if not summaries or f"-- {case}" not in text.splitlines():
         return "failed"
-    return FOUND if any(map(int, summary.groups())) else SILENT
+    return FOUND if any(int(count) for summary in summaries for count in summary) else SILENT
 
 
 def _verdict(case: Case, named: set[str], ended: set[str]) -> str:
