@@ -112,7 +112,7 @@ def _cuda(ordinal: int, like: str | None, check: Level | None, route: Route) -> 
                 f"there is no device cuda:{ordinal}: this machine has no NVIDIA driver",
                 help='`Device("cpu")` runs the same kernels',
             )
-        from kaio.runtime.cuda_device import CudaDevice
+        from kaio.runtime.cuda.device import CudaDevice
 
         _opened[key] = CudaDevice.open(ordinal, key[2])
     return _opened[key]
@@ -138,7 +138,7 @@ def devices() -> list[Device]:
     """
     found = []
     if _has_driver():
-        from kaio.runtime.cuda import count_devices
+        from kaio.runtime.cuda.driver import count_devices
 
         try:
             found = [Device(ordinal) for ordinal in range(count_devices())]

@@ -38,7 +38,7 @@ class CudaLatch:
     """Work of a GPU that waits until a word of host memory is 1."""
 
     def __init__(self, device: Any) -> None:
-        from kaio.runtime.cuda import done, driver
+        from kaio.runtime.cuda.driver import done, driver
 
         with device.current():
             self._address = int(done(driver.cuMemHostAlloc(64, 0)))
@@ -47,7 +47,7 @@ class CudaLatch:
 
     def hold(self, stream: Any, *uses: Any) -> Any:
         """Put work on the stream that uses these buffers and does not end before `release`."""
-        from kaio.runtime.cuda import driver
+        from kaio.runtime.cuda.driver import driver
 
         arguments = (stream.raw, self._address, driver.cuuint32_t(1), 0)
         with stream.device._lock:

@@ -165,7 +165,7 @@ def test_without_a_driver_the_default_device_is_the_cpu_and_that_is_logged(
 def test_a_driver_that_does_not_start_is_no_reason_to_run_on_the_cpu(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cuda = pytest.importorskip("kaio.runtime.cuda")
+    cuda = pytest.importorskip("kaio.runtime.cuda.driver")
     code = cuda.driver.CUresult.CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
     monkeypatch.setattr("kaio.runtime.opening._has_driver", lambda: True)
     monkeypatch.setattr("kaio.runtime.opening._opened", {})

@@ -366,7 +366,7 @@ def test_leaving_the_block_of_a_stream_raises_the_fault() -> None:
 def test_pending_work_fails_with_the_fault_and_nothing_hangs() -> None:
     out = _outcome("""
         import ctypes
-        from kaio.runtime.cuda import done, driver
+        from kaio.runtime.cuda.driver import done, driver
 
         address = int(done(driver.cuMemHostAlloc(64, 0)))
         word = ctypes.c_uint32.from_address(address)
@@ -398,7 +398,7 @@ HELP = '  help: `Device("cpu")` runs the same kernels and says where; this proce
 
 
 def test_internal_errors_keep_the_drivers_code(gpu: Any) -> None:
-    from kaio.runtime.cuda import driver
+    from kaio.runtime.cuda.driver import driver
 
     with pytest.raises(InternalError, match=r"the CUDA driver refuses: CUDA_ERROR_INVALID_VALUE \(1\)") as caught:
         gpu.ask((driver.CUresult.CUDA_ERROR_INVALID_VALUE,))

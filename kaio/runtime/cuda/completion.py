@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from kaio.errors import KaioError
 from kaio.runtime.completion import Completion
-from kaio.runtime.cuda import NOT_READY, done, driver, is_sticky
+from kaio.runtime.cuda.driver import NOT_READY, done, driver, is_sticky
 from kaio.runtime.polling import watch
 
 if TYPE_CHECKING:
-    from kaio.runtime.cuda_stream import CudaStream
+    from kaio.runtime.cuda.stream import CudaStream
 
 __all__ = ["CudaCompletion", "Event", "Events"]
 

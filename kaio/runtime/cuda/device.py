@@ -14,13 +14,13 @@ from kaio.errors import ContextPoisonedError, DeviceNotFoundError, InternalError
 from kaio.program import Level
 from kaio.runtime.buffer import GpuBuffer
 from kaio.runtime.completion import Completion
-from kaio.runtime.cuda import DriverError, done, driver, is_sticky, start
-from kaio.runtime.cuda_completion import CudaCompletion, Events
-from kaio.runtime.cuda_context import Current, describe, make_pool, unused_nbytes
-from kaio.runtime.cuda_faults import CheckedCompletion, Records
-from kaio.runtime.cuda_launch import ArgumentBlock, CudaLoaded
-from kaio.runtime.cuda_printing import CudaPrints
-from kaio.runtime.cuda_stream import CudaStream
+from kaio.runtime.cuda.completion import CudaCompletion, Events
+from kaio.runtime.cuda.context import Current, describe, make_pool, unused_nbytes
+from kaio.runtime.cuda.driver import DriverError, done, driver, is_sticky, start
+from kaio.runtime.cuda.faults import CheckedCompletion, Records
+from kaio.runtime.cuda.launch import ArgumentBlock, CudaLoaded
+from kaio.runtime.cuda.printing import CudaPrints
+from kaio.runtime.cuda.stream import CudaStream
 from kaio.runtime.device import Device, MemoryInfo
 from kaio.runtime.failures import note_unseen
 from kaio.runtime.foreign import Foreign

@@ -7,11 +7,11 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from kaio.runtime.completion import Completion
-from kaio.runtime.cuda import done, driver
+from kaio.runtime.cuda.driver import done, driver
 from kaio.runtime.stream import Dims, Together, Uses
 
 if TYPE_CHECKING:
-    from kaio.runtime.cuda_stream import CudaStream
+    from kaio.runtime.cuda.stream import CudaStream
 
 __all__ = [
     "ArgumentBlock", "CheckedPrepared", "CudaLoaded", "CudaPrepared", "call_together", "launch_kernel",

@@ -9,12 +9,12 @@ import numpy as np
 
 from kaio import print_abi as abi
 from kaio.errors import KaioError
-from kaio.runtime.cuda import driver
-from kaio.runtime.cuda_launch import CudaLoaded
+from kaio.runtime.cuda.driver import driver
+from kaio.runtime.cuda.launch import CudaLoaded
 from kaio.runtime.printing import RING_NBYTES, PrintRing
 
 if TYPE_CHECKING:
-    from kaio.runtime.cuda_device import CudaDevice
+    from kaio.runtime.cuda.device import CudaDevice
 
 __all__ = ["CudaPrints"]
 

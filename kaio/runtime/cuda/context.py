@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from kaio.runtime.cuda import done, driver
+from kaio.runtime.cuda.driver import done, driver
 from kaio.runtime.limits import Limits
 
 __all__ = ["Current", "describe", "make_pool", "unused_nbytes"]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Never
 
 from kaio.errors import KaioError
 from kaio.runtime.completion import Completion
-from kaio.runtime.cuda import driver, is_sticky
-from kaio.runtime.cuda_completion import CudaCompletion, Event
-from kaio.runtime.cuda_faults import CheckedCompletion, Record
-from kaio.runtime.cuda_launch import (
+from kaio.runtime.cuda.completion import CudaCompletion, Event
+from kaio.runtime.cuda.driver import driver, is_sticky
+from kaio.runtime.cuda.faults import CheckedCompletion, Record
+from kaio.runtime.cuda.launch import (
     CheckedPrepared,
     CudaLoaded,
     CudaPrepared,
@@ -27,7 +27,7 @@ from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream,
 
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
-    from kaio.runtime.cuda_device import CudaDevice
+    from kaio.runtime.cuda.device import CudaDevice
 
 __all__ = ["CudaStream"]
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from kaio import fault_abi as abi
 from kaio import host_abi
 from kaio.errors import KaioError
-from kaio.runtime.cuda import driver
-from kaio.runtime.cuda_completion import CudaCompletion
+from kaio.runtime.cuda.completion import CudaCompletion
+from kaio.runtime.cuda.driver import driver
 from kaio.runtime.host_faults import FaultRecord, fault_error
 from kaio.runtime.stream import Dims
 
 if TYPE_CHECKING:
-    from kaio.runtime.cuda_device import CudaDevice
+    from kaio.runtime.cuda.device import CudaDevice
 
 __all__ = ["CheckedCompletion", "Record", "Records"]
 
