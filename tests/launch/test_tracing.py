@@ -82,6 +82,35 @@ def test_variables_have_their_type_and_each_value_that_they_were_set_to() -> Non
     assert trace[1].values == {"i": 3}
 
 
+@kaio.kernel
+def unread(x: In[f32], out: Out[f32], flag: Const[bool] = True):
+    i = kaio.grid(1)
+    ok = x[i] > 1
+    both = ok and i > 5
+    either = also = ok or i > 5
+    between = 0 < i < 3
+    number = 1 if ok else 2
+    mode = Mode.SLOW if ok else Mode.FAST
+    copy = number
+    nothing = None if flag else i
+    turning = 1j
+    for k in range(2):
+        late = ok and k > 0
+    out[i] = x[i]
+
+
+def test_a_variable_that_is_not_read_is_told_whatever_it_is_set_to() -> None:
+    trace = unread.grid(1).block(4).trace(np.float32([1, 2, 4, 8]), np.zeros(4, np.float32), thread=1)
+    found = {name: trace.values(name) for name in sorted(trace.names)}
+    assert found.pop("x")
+    assert found.pop("out")
+    assert found == {
+        "flag": [True], "i": [1], "ok": [True], "both": [False], "either": [True], "also": [True], "between": [True],
+        "number": [1], "mode": [Mode.SLOW], "copy": [1], "nothing": [None], "turning": [1j], "k": [0, 1],
+        "late": [False, True],
+    }  # fmt: skip
+
+
 def test_stores_branches_turns_and_calls_are_told() -> None:
     trace = traced()
     assert events(trace, "if i <") == [Branch("i < y.size", True), Branch("a > 0", True)]

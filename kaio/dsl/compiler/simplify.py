@@ -6,7 +6,7 @@ A branch on a `Const` parameter, a captured flag or a literal argument leaves on
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Any
 
@@ -26,10 +26,11 @@ def simplify(blocks: dict[int, ir.Block]) -> tuple[ir.Block, ...]:
     """SSA with branches on constants decided, the dead dropped, and blocks in an order that defines before it uses."""
     entry = _entry(blocks)
     single = {block.label: block for block in ssa(tuple(_in_order(join_straight(reachable(blocks, entry), entry))))}
+    named = {name for name, op in _definitions(single).items() if isinstance(op, ir.Copy) and not ir.is_temporary(name)}
     decided = _decide_branches(single, entry)
     if decided is not single:
         decided = join_straight(decided, entry)
-    return tuple(_in_order(_drop_dead(decided)))
+    return tuple(_in_order(_drop_dead(decided, named)))
 
 
 def _entry(blocks: Mapping[int, ir.Block]) -> int:
@@ -179,27 +180,27 @@ def _entered_from(block: ir.Block, preds: set[int]) -> ir.Block:
     return replace(block, body=tuple(body))
 
 
-def _drop_dead(blocks: Mapping[int, ir.Block]) -> dict[int, ir.Block]:
-    """Drop what nobody reads: SSA leaves phis of variables that are dead there, and their types need not agree."""
-    definitions = {s.target: s for b in blocks.values() for s in b.body if isinstance(s, ir.Assign)}
+def _drop_dead(blocks: Mapping[int, ir.Block], named: Set[str]) -> dict[int, ir.Block]:
+    """Drop what nobody reads: SSA leaves phis of variables that are dead there, and their types need not agree.
+
+    named: the copies that were written as such, `both = a and b` is one: they read what they name
+    """
+    definitions = _definitions(blocks)
     known = {name: value for name, value in _constants(blocks).items() if value is not _GIVEN}
-    todo = [name for b in blocks.values() for name in _roots(b, known)]
+    todo = [name for b in blocks.values() for name in _roots(b, known, named)]
     live: set[str] = set()
     while todo:
         name = todo.pop()
         if name not in live and name in definitions:
             live.add(name)
-            todo += ir.operands(definitions[name].op)
-    for name, assign in definitions.items():  # who watches a thread sees another name of a value that is there
-        if not ir.is_temporary(name) and isinstance(assign.op, ir.Copy) and assign.op.source in live:
-            live.add(name)
+            todo += ir.operands(definitions[name])
     return {
         label: replace(b, body=tuple(s for s in b.body if not isinstance(s, ir.Assign) or s.target in live))
         for label, b in reachable(blocks, _entry(blocks)).items()
     }
 
 
-def _roots(block: ir.Block, known: Mapping[str, Any]) -> Iterable[str]:
+def _roots(block: ir.Block, known: Mapping[str, Any], named: Set[str]) -> Iterable[str]:
     for statement in block.body:
         if isinstance(statement, ir.SetItem):
             yield from statement.reads
@@ -207,9 +208,15 @@ def _roots(block: ir.Block, known: Mapping[str, Any]) -> Iterable[str]:
             statement.target not in known and not isinstance(statement.op, ir.Phi | ir.Copy)
         ):
             yield statement.target  # typed even where unused: its mistakes are the user's
-        elif not ir.is_temporary(statement.target) and isinstance(known.get(statement.target), int | float | enum.Enum):
+        elif not ir.is_temporary(statement.target) and (
+            statement.target in named or isinstance(known.get(statement.target), int | float | complex | enum.Enum)
+        ):
             yield statement.target  # seen by who watches a thread
     yield from ir.reads(block.terminator)
+
+
+def _definitions(blocks: Mapping[int, ir.Block]) -> dict[str, ir.Op]:
+    return {s.target: s.op for b in blocks.values() for s in b.body if isinstance(s, ir.Assign)}
 
 
 def _in_order(blocks: Mapping[int, ir.Block]) -> list[ir.Block]:
