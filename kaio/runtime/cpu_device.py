@@ -9,7 +9,7 @@ import platform
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from kaio.runtime.launch_order import LaunchOrder
 from kaio.runtime.leaving import finish
 from kaio.runtime.limits import describe
 from kaio.runtime.memory import Memory
+from kaio.runtime.policy import USUAL_POLICY, Policy
 from kaio.runtime.printing import RING_NBYTES, PrintRing
 from kaio.runtime.stream import Dims, Stream, Uses, read_priority
 
@@ -79,11 +80,11 @@ class CpuDevice(Device):
     overlaps: Overlaps
 
     @classmethod
-    def open(cls, like: str, check: Level, route: Route = "ir") -> CpuDevice:
+    def open(cls, like: str, check: Level, route: Route = "ir", policy: Policy = USUAL_POLICY) -> CpuDevice:
         """The device with these options; `Device("cpu", …)` keeps one of each."""
         description = describe(like)
         self = object.__new__(cls)
-        self._like, self.target, self.check, self.route = like, like, check, route
+        self._like, self.target, self.check, self.route, self.policy = like, like, check, route, policy
         self.name = f"CPU ({platform.processor() or platform.machine()}), limits of {like} ({description.name})"
         self.capability, self.limits = description.capability, description.limits
         self._start()
@@ -102,7 +103,7 @@ class CpuDevice(Device):
             options["check"] = self.check
         if self.route != "ir":
             options["route"] = self.route
-        return "cpu", options
+        return "cpu", options | self.policy.spelled()
 
     @property
     def memory(self) -> MemoryInfo:
@@ -142,9 +143,11 @@ class CpuDevice(Device):
         self._loaded[id(program)] = loaded
         return loaded
 
-    def stream(self, priority: int = 0) -> Stream:
+    def stream(
+        self, priority: int = 0, *, completion: str | None = None, ordering: str | None = None, **unknown: Never
+    ) -> Stream:
         """A new stream. Priorities are not known here."""
-        return CpuStream.make(self, read_priority(priority))
+        return CpuStream.make(self, read_priority(priority), self._stream_policy(completion, ordering, unknown))
 
     def _default_stream(self) -> Stream:
         return self._default

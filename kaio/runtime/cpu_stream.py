@@ -20,6 +20,7 @@ from kaio.errors import InternalError, KaioError
 from kaio.program import Access
 from kaio.runtime.completion import Completion
 from kaio.runtime.launch_order import Moment
+from kaio.runtime.policy import Policy
 from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses
 
 if TYPE_CHECKING:
@@ -259,10 +260,10 @@ class CpuStream(Stream):
     _server: int | None  # the thread that works it off
 
     @classmethod
-    def make(cls, device: CpuDevice, priority: int = 0) -> CpuStream:
+    def make(cls, device: CpuDevice, priority: int = 0, policy: Policy | None = None) -> CpuStream:
         """A new stream of the device."""
         self = object.__new__(cls)
-        self.device, self.priority = device, priority
+        self.device, self.priority, self.policy = device, priority, policy or device.policy
         self._start()
         with device._lock:
             device._streams.add(self)

@@ -24,6 +24,7 @@ from kaio.runtime.foreign import Foreign, read_foreign
 from kaio.runtime.layout import byte_range, contiguous_strides, overlay, read_shape
 from kaio.runtime.limits import Limits
 from kaio.runtime.memory import Memory
+from kaio.runtime.policy import Ordering, Policy, Strategy, StreamChoice, read_policy
 from kaio.runtime.stream import Stream
 
 if TYPE_CHECKING:
@@ -76,6 +77,12 @@ class Device(metaclass=Shown):
         route: what the CPU device runs: ``"ir"`` (the default) is the kernel's own operations, ``"ptx"`` the PTX that a
             GPU of `like` would get. Every byte of every result is the same, those of a NaN apart. There ``"bounds"``
             finds addresses outside of all memory of the launch.
+        isolated: whether kernels run in a process of their own, whose faults leave this one and its data as they were.
+        completion: how waits and awaits learn that work is done: ``"adaptive"`` (the default) asks in a loop for a
+            moment, then waits natively; ``"host_fn"``, ``"polled"``, ``"sync"`` (each launch waits before it returns).
+        streams: which stream work goes to when nothing is said: ``"one"`` (the default), ``"per_thread"``, ``"pool"``.
+        ordering: ``"managed"`` (the default): work waits for what other streams do with the same memory; ``"manual"``:
+            that is up to you.
 
     Raises:
         DeviceNotFoundError: there is no such device, or its driver does not work.
@@ -95,6 +102,7 @@ class Device(metaclass=Shown):
     limits: Limits
     check: Level
     route: Route = "ir"
+    policy: Policy
     ordinal: int = 0  # among the devices of its kind
     generation: int
     fault: KaioError | None  # what a GPU's context failed with; it cannot be used again
@@ -113,12 +121,26 @@ class Device(metaclass=Shown):
         like: str | None = None,
         check: str | bool | None = None,
         route: Route = "ir",
+        isolated: bool = False,
+        completion: Strategy | None = None,
+        streams: StreamChoice | None = None,
+        ordering: Ordering | None = None,
         **other: Never,
     ) -> Device:
         """Find or open the device."""
         from kaio.runtime.opening import open_device
 
-        return open_device(which, like=like, check=check, route=route, **other)
+        return open_device(
+            which,
+            like=like,
+            check=check,
+            route=route,
+            isolated=isolated,
+            completion=completion,
+            streams=streams,
+            ordering=ordering,
+            **other,
+        )
 
     # What each kind of device provides.
 
@@ -131,12 +153,26 @@ class Device(metaclass=Shown):
         """Make a compiled program ready to be launched here; the same program is loaded once."""
         raise NotImplementedError
 
-    def stream(self, priority: int = 0) -> Stream:
+    def stream(
+        self,
+        priority: int = 0,
+        *,
+        completion: Strategy | None = None,
+        ordering: Ordering | None = None,
+        **unknown: Never,
+    ) -> Stream:
         """A new stream; lower numbers go first, as far as the device knows priorities.
 
-        `with device.stream():` runs what the block launches on it, and waits at the end.
+        `with device.stream():` runs what the block launches on it, and waits at the end. `completion` and `ordering`
+        are those of the device unless given.
         """
         raise NotImplementedError
+
+    def _stream_policy(self, completion: str | None, ordering: str | None, unknown: dict[str, Never]) -> Policy:
+        """The policy of a stream made with these arguments."""
+        if unknown:
+            refuse_arguments("stream", unknown, "`priority=…`, `completion=…` or `ordering=…`")
+        return read_policy({"completion": completion, "ordering": ordering}, self.policy)
 
     def _default_stream(self) -> Stream:
         raise NotImplementedError

@@ -11,6 +11,7 @@ from kaio.errors import DeviceNotFoundError, KaioError, UnsupportedFeatureError
 from kaio.program import Level
 from kaio.runtime.device import Device, Route
 from kaio.runtime.elsewhere import refuse_arguments
+from kaio.runtime.policy import Policy, read_policy
 
 __all__ = ["devices", "open_device"]
 
@@ -34,11 +35,15 @@ def open_device(
     check: str | bool | None = None,
     route: Route = "ir",
     isolated: bool = False,
+    completion: str | None = None,
+    streams: str | None = None,
+    ordering: str | None = None,
     **unknown: Any,
 ) -> Device:
     """Find or open the device; see `Device`. `isolated` is a word for what is not there yet."""
     if unknown:
-        near = difflib.get_close_matches(next(iter(unknown)), ("like", "check"), n=1)
+        names = ("like", "check", "route", "isolated", "completion", "streams", "ordering")
+        near = difflib.get_close_matches(next(iter(unknown)), names, n=1)
         refuse_arguments("Device", unknown, f"`{near[0]}=…`" if near else "`like=…` or `check=…`")
     checks = _read_check(check)
     if route not in ("ir", "ptx"):
@@ -47,12 +52,13 @@ def open_device(
         raise UnsupportedFeatureError(
             "`isolated=True` is not supported", help='`Device("cpu")` finds faults before they do harm'
         )
+    policy = read_policy({"completion": completion, "streams": streams, "ordering": ordering})
     ordinal = _read_which(which)
     with _lock:
         if which is None and not _has_driver():
             _log.info("there is no NVIDIA driver: Device() is the CPU device")
             ordinal = None
-        return _cpu(like, checks, route) if ordinal is None else _cuda(ordinal, like, checks, route)
+        return _cpu(like, checks, route, policy) if ordinal is None else _cuda(ordinal, like, checks, route, policy)
 
 
 def _read_check(check: Any) -> Level | None:
@@ -78,7 +84,7 @@ def _read_which(which: Any) -> int | None:
     )
 
 
-def _cpu(like: str | None, check: Level | None, route: Route) -> Device:
+def _cpu(like: str | None, check: Level | None, route: Route, policy: Policy) -> Device:
     if check == "full" and route == "ptx":
         raise UnsupportedFeatureError(
             '`check="full"` is not supported with `route="ptx"`: PTX has no arrays',
@@ -86,13 +92,13 @@ def _cpu(like: str | None, check: Level | None, route: Route) -> Device:
         )
     from kaio.runtime.cpu_device import CpuDevice
 
-    key = "cpu", like or "sm_90", check or "bounds", route
+    key = "cpu", like or "sm_90", check or "bounds", route, policy
     if key not in _opened:
-        _opened[key] = CpuDevice.open(like=key[1], check=key[2], route=route)
+        _opened[key] = CpuDevice.open(like=key[1], check=key[2], route=route, policy=policy)
     return _opened[key]
 
 
-def _cuda(ordinal: int, like: str | None, check: Level | None, route: Route) -> Device:
+def _cuda(ordinal: int, like: str | None, check: Level | None, route: Route, policy: Policy) -> Device:
     if route != "ir":
         raise UnsupportedFeatureError(
             "a GPU runs PTX anyway", help='leave `route="ptx"` out, or write `Device("cpu", route="ptx")`'
@@ -105,7 +111,7 @@ def _cuda(ordinal: int, like: str | None, check: Level | None, route: Route) -> 
         raise UnsupportedFeatureError(
             '`check="full"` is for the CPU device', help='`Device("cpu", check="full")` runs the same kernels'
         )
-    key = "cuda", ordinal, check or "off"
+    key = "cuda", ordinal, check or "off", policy
     if key not in _opened:
         if not _has_driver():
             raise DeviceNotFoundError(
@@ -114,7 +120,7 @@ def _cuda(ordinal: int, like: str | None, check: Level | None, route: Route) -> 
             )
         from kaio.runtime.cuda.device import CudaDevice
 
-        _opened[key] = CudaDevice.open(ordinal, key[2])
+        _opened[key] = CudaDevice.open(ordinal, key[2], policy)
     return _opened[key]
 
 

@@ -13,6 +13,7 @@ from kaio.runtime.elsewhere import Shown, answer, refuse_arguments, visible
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
     from kaio.runtime.device import Device
+    from kaio.runtime.policy import Policy
     from kaio.runtime.watch import Watch
 
 __all__ = ["USUAL", "Dims", "Loaded", "PreparedLaunch", "RunOptions", "Stream", "Together", "Uses", "read_priority"]
@@ -81,6 +82,7 @@ class Stream(metaclass=Shown):
     _public = _PUBLIC
     device: Device
     priority: int
+    policy: Policy  # that of the device, unless the stream was made with another
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise TypeError("a Stream is made by a device: `device.stream()`")

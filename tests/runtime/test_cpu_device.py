@@ -99,6 +99,24 @@ NO_SUCH_DEVICE = 'write `Device(0)`, `Device("cuda:0")` or `Device("cpu")`'
         ),
         ({"which": "cpu", "route": "x"}, KaioError, '`route` is "ir" or "ptx" (got \'x\')', None),
         (
+            {"which": "cpu", "completion": "host"},
+            KaioError,
+            '`completion` is "adaptive", "host_fn", "polled" or "sync" (got \'host\')',
+            'did you mean completion="host_fn"?',
+        ),
+        (
+            {"which": "cpu", "streams": "per-thread"},
+            KaioError,
+            '`streams` is "one", "per_thread" or "pool" (got \'per-thread\')',
+            'did you mean streams="per_thread"?',
+        ),
+        (
+            {"which": 0, "ordering": False},
+            KaioError,
+            '`ordering` is "managed" or "manual" (got False)',
+            None,
+        ),
+        (
             {"which": 0, "isolated": True},
             UnsupportedFeatureError,
             "`isolated=True` is not supported",
@@ -130,6 +148,9 @@ def test_a_wrong_option_of_a_device_is_named() -> None:
     with pytest.raises(TypeError) as caught:
         kaio.Device("cpu", chek="off")  # type: ignore[arg-type]
     assert str(caught.value) == "Device has no argument `chek`: write `check=…`"
+    with pytest.raises(TypeError) as caught:
+        kaio.Device("cpu", stream="pool")  # type: ignore[arg-type]
+    assert str(caught.value) == "Device has no argument `stream`: write `streams=…`"
     with pytest.raises(TypeError) as caught:
         kaio.Device("cpu", backend=1)  # type: ignore[arg-type]
     assert str(caught.value) == "Device has no argument `backend`: write `like=…` or `check=…`"

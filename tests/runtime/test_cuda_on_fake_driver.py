@@ -12,6 +12,13 @@ import pytest
 
 HERE = Path(__file__).parent
 COMPILER = shutil.which("cc")
+FILES = (
+    "test_contract.py",
+    "test_cuda.py",
+    "test_cuda_faults.py",
+    "test_order.py",
+    "test_policy.py",
+)
 
 
 @pytest.mark.skipif(sys.platform != "linux" or COMPILER is None, reason="needs Linux and a C compiler")
@@ -21,7 +28,7 @@ def test_the_cuda_device_keeps_the_contract_on_a_fake_driver(tmp_path: Path) -> 
     build = [str(COMPILER), "-O1", "-shared", "-fPIC", "-pthread", "-Wl,-soname,libcuda.so.1", "-o", str(library)]
     subprocess.run([*build, str(HERE / "fake_driver" / "driver.c"), "-ldl"], check=True, timeout=120)
     environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "KAIO_REQUIRE_GPU": "1"}
-    tests = [str(HERE / name) for name in ("test_contract.py", "test_cuda.py", "test_cuda_faults.py", "test_order.py")]
+    tests = [str(HERE / name) for name in FILES]
     # A limit for each test: one that hangs is named, with the stack of every thread.
     options = ["-p", "no:cacheprovider", "--timeout", "60", "-o", "faulthandler_timeout=50"]
     command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", *options, *tests]

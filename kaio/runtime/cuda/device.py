@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections import deque
 from contextlib import suppress
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from kaio.runtime.failures import note_unseen
 from kaio.runtime.foreign import Foreign
 from kaio.runtime.leaving import finish
 from kaio.runtime.memory import Memory
+from kaio.runtime.policy import USUAL_POLICY, Policy
 from kaio.runtime.stream import Stream, Uses, read_priority
 
 __all__ = ["CudaDevice"]
@@ -59,7 +60,7 @@ class CudaDevice(Device):
     _frees: CudaStream
 
     @classmethod
-    def open(cls, ordinal: int, check: Level = "off") -> CudaDevice:
+    def open(cls, ordinal: int, check: Level = "off", policy: Policy = USUAL_POLICY) -> CudaDevice:
         """The GPU with this number; `Device(ordinal)` keeps one of each."""
         start()
         count = int(done(driver.cuDeviceGetCount()))
@@ -69,7 +70,7 @@ class CudaDevice(Device):
                 help="`kaio.devices()` lists them",
             )
         self = object.__new__(cls)
-        self.ordinal, self.check = ordinal, check
+        self.ordinal, self.check, self.policy = ordinal, check, policy
         try:
             self._open()
         except DriverError as problem:
@@ -95,7 +96,8 @@ class CudaDevice(Device):
         self._default, self._copies, self._frees = (CudaStream.make(self) for _ in range(3))
 
     def _spec(self) -> tuple[str, dict[str, Any]]:
-        return f"cuda:{self.ordinal}", {} if self.check == "off" else {"check": self.check}
+        options = {} if self.check == "off" else {"check": self.check}
+        return f"cuda:{self.ordinal}", options | self.policy.spelled()
 
     # The driver and its errors.
 
@@ -229,10 +231,13 @@ class CudaDevice(Device):
             except DriverError as problem:
                 raise self.translated(problem, f"kernel `{loaded.name}`") from problem
 
-    def stream(self, priority: int = 0) -> CudaStream:
+    def stream(
+        self, priority: int = 0, *, completion: str | None = None, ordering: str | None = None, **unknown: Never
+    ) -> CudaStream:
         """A new stream; lower numbers go first, and the driver keeps to the priorities that it has."""
+        policy = self._stream_policy(completion, ordering, unknown)
         self.check_usable()
-        return CudaStream.make(self, read_priority(priority))
+        return CudaStream.make(self, read_priority(priority), policy)
 
     def _default_stream(self) -> Stream:
         return self._default

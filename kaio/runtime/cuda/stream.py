@@ -23,6 +23,7 @@ from kaio.runtime.cuda.launch import (
     launch_together,
     with_room,
 )
+from kaio.runtime.policy import Policy
 from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses
 
 if TYPE_CHECKING:
@@ -54,10 +55,11 @@ class CudaStream(Stream):
     raw: Any
 
     @classmethod
-    def make(cls, device: CudaDevice, priority: int = 0) -> CudaStream:
+    def make(cls, device: CudaDevice, priority: int = 0, policy: Policy | None = None) -> CudaStream:
         """A new stream of the device."""
         self = object.__new__(cls)
         self.device, self.priority, self.last, self.recent = device, priority, _nothing, deque(maxlen=_CANDIDATES)
+        self.policy = policy or device.policy
         with device.current():
             flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
             self.raw = device.ask(driver.cuStreamCreateWithPriority(flags, priority))
