@@ -13,7 +13,7 @@ from kaio.interop import adopt
 from kaio.launch.geometry import is_whole_number
 from kaio.runtime import Device, GpuBuffer
 from kaio.runtime.recording import Recorder, linear
-from kaio.runtime.trace import Trace
+from kaio.runtime.trace import Arrays, Trace
 from kaio.structs import is_laid_out_as
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def run_traced(
     is_own = fault is not None and (fault.facts.get("thread"), fault.facts.get("block")) == (where, of)
     return Trace(
         kernel.name, where, of, geometry.block, geometry.grid, recorder.steps(fault, is_own), fault, recorder.is_cut,
-        {name: host for name, (host, _) in arrays.items()}, recorder.names,
+        Arrays(kernel.name, {name: host for name, (host, _) in arrays.items()}), recorder.variables,
     )  # fmt: skip
 
 

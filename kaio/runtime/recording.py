@@ -32,10 +32,18 @@ class Recorder:
 
     def __init__(self, thread: int, block: int, limit: int) -> None:
         self.watch = Watch(self._look, thread, block)
-        self.is_cut, self.names = False, frozenset[str]()
+        self.is_cut = False
         self._limit = limit
         self._lines: list[_Line] = []
         self._turns: dict[tuple[int, str], int] = {}
+
+    @property
+    def variables(self) -> dict[str, frozenset[str]]:
+        """The variables of each function of the kernel, also of those that the thread did not come to."""
+        found: dict[str, frozenset[str]] = {}
+        for frame in self.watch.watched.frames:
+            found[frame.function] = found.get(frame.function, frozenset()).union(slot.name for slot in frame.slots)
+        return found
 
     def steps(self, fault: KernelFault | None, is_own: bool) -> tuple[Step, ...]:
         """What was recorded; a fault, the thread's own or another's, is the last entry."""
@@ -58,8 +66,6 @@ class Recorder:
         if note.kind == "loop":
             self._turns[note.frame, note.text] = 0
             return False
-        if note.kind == "enter" and not self.names:
-            self.names = frozenset(slot.name for frame in moment.watched.frames for slot in frame.slots)
         line = self._line(moment)
         if line is None:
             return False

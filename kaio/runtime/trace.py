@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,10 @@ from kaio.errors import KaioError, KernelFault, did_you_mean
 from kaio.runtime.trace_table import html_of, text_of
 from kaio.runtime.value_text import value_text
 
-__all__ = ["Branch", "Call", "Dim3", "Event", "Fault", "Loop", "Return", "Set", "Step", "Store", "Trace", "Wait"]
+__all__ = [
+    "Arrays", "Branch", "Call", "Dim3", "Event", "Fault", "Loop", "NotThere", "Return", "Set", "Step", "Store", "Trace",
+    "Wait",
+]  # fmt: skip
 
 Dim3 = tuple[int, int, int]
 
@@ -137,6 +140,28 @@ class Step:
         return f"{self.file}:{self.line}: {', '.join(map(str, self.events))}"
 
 
+class Arrays(dict[str, Any]):
+    """What the buffers of a kernel hold, by the names of the parameters."""
+
+    def __init__(self, kernel: str, arrays: Mapping[str, Any]) -> None:
+        super().__init__(arrays)
+        self._kernel = kernel
+
+    def __missing__(self, name: object) -> Any:
+        raise _not_there(f"kernel `{self._kernel}` has no buffer `{name}`", str(name), self)
+
+
+class NotThere(KaioError, KeyError):
+    """A name that is none of those; a KeyError as it is for all of Python's mappings."""
+
+    __str__ = KaioError.__str__  # that of a KeyError shows its text as a literal
+
+
+def _not_there(what: str, name: str, names: Iterable[str]) -> NotThere:
+    there = ", ".join(f"`{known}`" for known in sorted(names)) or "none"
+    return NotThere(what, help=did_you_mean(name, names) or f"it has {there}")
+
+
 @dataclass(frozen=True)
 class Trace:
     """What one thread did, in the order in which it did it: made by `kernel.over(n).trace(…)` or `kaio.trace(…)`.
@@ -146,6 +171,7 @@ class Trace:
     fault: what the launch failed with, also where another thread is to blame; None where nothing did
     is_cut: whether the thread did more than the limit of steps, of which these are the first
     arrays: what the buffers hold after the run, by the names of the parameters
+    variables: the names of the variables of each function
     """
 
     kernel: str
@@ -157,7 +183,7 @@ class Trace:
     fault: KernelFault | None = field(default=None, repr=False)
     is_cut: bool = False
     arrays: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    names: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    variables: Mapping[str, frozenset[str]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def lines(self) -> list[int]:
@@ -166,12 +192,11 @@ class Trace:
 
     def values(self, name: str, function: str | None = None) -> list[Any]:
         """All values that a variable was set to, in order; of `function` alone where several have such a variable."""
-        if name not in self.names:
-            names = ", ".join(sorted(self.names))
-            raise KaioError(
-                f"kernel `{self.kernel}` has no variable `{name}`",
-                help=did_you_mean(name, self.names) or f"it has {names}",
-            )
+        if function is not None and function not in self.variables:
+            raise _not_there(f"kernel `{self.kernel}` calls no function `{function}`", function, self.variables)
+        names = frozenset[str]().union(*self.variables.values())
+        if name not in names:
+            raise _not_there(f"kernel `{self.kernel}` has no variable `{name}`", name, names)
         steps = [step for step in self.steps if function is None or step.function == function]
         events = [event for step in steps for event in step.events]
         return [event.value for event in events if isinstance(event, Set) and event.name == name]

@@ -76,6 +76,8 @@ class Watch:
     """Calls `look(moment)` at the notes of one thread, or of anyone; where it gives True, the launch is stopped.
 
     It is called in the thread that runs the kernel. What it raises stops the launch, and is raised by `end`.
+
+    watched: what the kernel is made of, from `begin` on
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class Watch:
         block: int = abi.ANYONE,
         level: int = abi.ALL,
     ) -> None:
-        self._look, self._watched = look, abi.Watched((), ())
+        self._look, self.watched = look, abi.Watched((), ())
         self._state = ctypes.create_string_buffer(abi.STATE.size)
         self._hook = _HOOK(self._told)  # which native code calls: it lives as long as this does
         self._problem: BaseException | None = None
@@ -104,7 +106,7 @@ class Watch:
 
     def begin(self, watched: abi.Watched | None) -> int:
         """A kernel is about to run; gives the address of the state."""
-        self._watched = watched or self._watched
+        self.watched = watched or self.watched
         return ctypes.addressof(self._state)
 
     def end(self) -> None:
@@ -116,7 +118,7 @@ class Watch:
     def _told(self, context: int, thread: int, note: int, slots: int, given: int) -> int:
         block = ctypes.c_int64.from_address(context + host_abi.BLOCK).value
         try:
-            return int(self._look(Moment(self._watched, self._watched.notes[note], thread, block, slots, given)))
+            return int(self._look(Moment(self.watched, self.watched.notes[note], thread, block, slots, given)))
         except BaseException as problem:
             self._problem = problem
             self.follow(abi.ANYONE, abi.ANYONE, abi.NOTHING)

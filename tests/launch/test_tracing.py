@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import pickle
 import re
 from typing import Any, NamedTuple
 
@@ -101,7 +102,7 @@ def unread(x: In[f32], out: Out[f32], flag: Const[bool] = True):
 
 def test_a_variable_that_is_not_read_is_told_whatever_it_is_set_to() -> None:
     trace = unread.grid(1).block(4).trace(np.float32([1, 2, 4, 8]), np.zeros(4, np.float32), thread=1)
-    found = {name: trace.values(name) for name in sorted(trace.names)}
+    found = {name: trace.values(name) for name in trace.variables["unread"]}
     assert found.pop("x")
     assert found.pop("out")
     assert found == {
@@ -431,6 +432,27 @@ def test_a_variable_that_the_kernel_does_not_have_is_told_with_the_nearest() -> 
     with pytest.raises(kaio.KaioError) as problem:
         traced().values("ac")
     assert str(problem.value) == "kernel `everything` has no variable `ac`\n  help: did you mean `acc`?"
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda trace: trace.values("total"), "has no variable `total`\n  help: it has `a`, `acc`, "),
+        (lambda trace: trace.values("r", function="sqare"), "calls no function `sqare`\n  help: did you mean `square`"),
+        (lambda trace: trace.arrays["out"], "has no buffer `out`\n  help: it has `x`, `y`"),
+    ],
+)
+def test_a_name_that_is_not_there_is_told_with_those_that_are(ask: Any, message: str) -> None:
+    with pytest.raises(KeyError) as problem:
+        ask(pickle.loads(pickle.dumps(traced())))
+    assert str(problem.value).startswith(f"kernel `everything` {message}")
+    assert isinstance(pickle.loads(pickle.dumps(problem.value)), kaio.KaioError)
+
+
+def test_the_variables_of_a_thread_that_did_nothing_are_known() -> None:
+    trace = shifted.grid(2).block(8).trace(np.zeros(8, np.float32), np.zeros(8, np.float32), block=1)
+    assert trace.fault is not None
+    assert trace.values("t") == []
 
 
 # ---------------------------------------------------------------------- as a table
