@@ -10,6 +10,8 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+import numpy as np
+
 from kaio.dsl.records import parameter_type, scalars_of
 from kaio.dsl.types import (
     MISSING,
@@ -23,7 +25,7 @@ from kaio.dsl.types import (
 )
 from kaio.dtypes import DType, dtype_of
 from kaio.errors import KaioError, LaunchError, did_you_mean, is_message
-from kaio.launch.buffers import buffer_check
+from kaio.launch.buffers import as_numpy, buffer_check
 from kaio.launch.call import Call
 from kaio.launch.scalars import Bits, constant, convert, packable
 from kaio.launch.values import parts_check, value_check
@@ -162,6 +164,15 @@ class Parameters:
         value = next(packed)
         return [value if isinstance(value, Bits) else convert(self.kernel, name, dtype, value)]
 
+    def buffers(self, values: list[Any]) -> list[tuple[Param, DType, Any]]:
+        """The parameters that are buffers, each with the dtype that it takes among these arguments, and its own."""
+        dtypes = self._solve(values) if self.generics else ()
+        return [
+            (param, self._dtype(param.annotation.dtype, dtypes), value)
+            for param, value in zip(self.params, values, strict=True)
+            if isinstance(param.annotation, BufferAnnotation)
+        ]
+
     def consts(self, call: Call) -> dict[str, Any]:
         """The constants of a call by name."""
         names = (param.name for param in self.params if isinstance(param.annotation, ConstAnnotation))
@@ -204,11 +215,12 @@ class Parameters:
             if found is None:
                 continue
             if generic.__constraints__ and found not in generic.__constraints__:
-                allowed = ", ".join(map(repr, generic.__constraints__))
+                allowed, first = ", ".join(map(repr, generic.__constraints__)), generic.__constraints__[0]
+                wanted = as_numpy(first) if isinstance(value, np.ndarray | np.generic) else f"kaio.{first!r}"
                 raise LaunchError(
                     f"argument `{param.name}` of kernel `{self.kernel}` must be of one of {allowed} "
                     f"(got {describe(value)})",
-                    help=f"convert it, for example with `{param.name}.astype(kaio.{generic.__constraints__[0]!r})`",
+                    help=f"convert it, for example with `{param.name}.astype({wanted})`",
                 )
             return found
         name = having[0][0].name

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kaio.dsl.types import BufferAnnotation, Param
-from kaio.dtypes import DType
+from kaio.dtypes import DType, dtype_of
 from kaio.errors import BufferClosedError, KaioError, LaunchError, is_message
 from kaio.interop import adopt
 from kaio.launch.call import Call
@@ -19,7 +19,7 @@ from kaio.runtime.layout import overlaps_itself
 from kaio.runtime.scalars import describe, is_masked
 from kaio.structs import is_laid_out_as
 
-__all__ = ["buffer_check", "named"]
+__all__ = ["adopted", "as_numpy", "buffer_check", "check_array", "named"]
 
 __tracebackhide__ = is_message
 
@@ -112,15 +112,63 @@ def _wrong_buffer(kernel: str, param: Param, dtype: DType, ndim: int, value: Gpu
             way_out = f"make it of an array of that dtype: `{name} = device.alloc_from(…)`"
         elif value.dtype.parts and not dtype.parts:
             way_out = f"annotate it `{name}: {param.annotation.access}[{value.dtype!r}]`, or pass a part of it"  # type: ignore[union-attr]
-    elif value.ndim != ndim:
-        what = f"must be a {ndim}-D GpuBuffer of {dtype!r} (got {describe(value)})"
+    else:
+        what, way_out = _wrong_layout(param, dtype, value, "GpuBuffer")
+    return LaunchError(f"argument `{name}` of kernel `{kernel}` {what}", help=way_out)
+
+
+def _wrong_layout(param: Param, dtype: DType, value: Any, noun: str) -> tuple[str, str]:
+    """What is wrong with the axes of what has the right elements, and the way out."""
+    name, annotation = param.name, param.annotation
+    assert isinstance(annotation, BufferAnnotation)
+    if value.ndim != annotation.ndim:
         annotated = replace(annotation, dtype=dtype, ndim=value.ndim)
         way_out = f"reshape it, or annotate `{name}: {annotated!r}`" if value.ndim <= 4 else "reshape it"
+        return f"must be a {annotation.ndim}-D {noun} of {dtype!r} (got {describe(value)})", way_out
+    annotated = replace(annotation, dtype=dtype, strided=True)
+    way_out = f"copy it with `{name}.copy()`, or annotate `{name}: {annotated!r}`"
+    return f"must be C-contiguous (got {describe(value)} with strides {value.strides})", way_out
+
+
+def check_array(kernel: str, param: Param, dtype: DType, value: Any) -> None:
+    """Refuse what is no NumPy array that a parameter takes, in the words of who passes arrays: a trace takes them."""
+    __tracebackhide__ = is_message
+    name, annotation = param.name, param.annotation
+    assert isinstance(annotation, BufferAnnotation)
+    if not isinstance(value, np.ndarray):
+        way_out = f"make one: `{name} = np.array(…, {as_numpy(dtype)})`"
+    elif is_masked(value):
+        way_out = f"say what stands for what is masked: `{name}.filled(…)`"
+    elif not _has_elements(value, dtype):
+        way_out = f"convert it with `{name}.astype({as_numpy(dtype)})`"
+        if dtype.kind in "vs":
+            way_out = f"make it of that dtype, for example `{name} = np.zeros(…, {as_numpy(dtype)})`"
+    elif value.ndim != annotation.ndim or not (annotation.strided or value.flags.c_contiguous):
+        what, way_out = _wrong_layout(param, dtype, value, "array")
+        raise LaunchError(f"argument `{name}` of kernel `{kernel}` {what}", help=way_out)
     else:
-        what = f"must be C-contiguous (got {describe(value)} with strides {value.strides})"
-        annotated = replace(annotation, dtype=dtype, strided=True)
-        way_out = f"copy it with `{name}.copy()`, or annotate `{name}: {annotated!r}`"
-    return LaunchError(f"argument `{name}` of kernel `{kernel}` {what}", help=way_out)
+        return
+    dimensions = "" if annotation.ndim == 1 else f"{annotation.ndim}-D "
+    raise LaunchError(
+        f"argument `{name}` of kernel `{kernel}` must be a{'n' if not dimensions else ''} {dimensions}array of "
+        f"{dtype!r} (got {describe(value)})",
+        help=way_out,
+    )
+
+
+def _has_elements(array: np.ndarray[Any, Any], dtype: DType) -> bool:
+    try:
+        return is_laid_out_as(dtype_of(array.dtype), dtype)
+    except KaioError:  # which has none of kaio's
+        return False
+
+
+def as_numpy(dtype: DType) -> str:
+    """NumPy's dtype of these elements, as a user writes it."""
+    name = str(dtype.numpy)
+    if dtype.kind == "s":
+        return "dtype"  # whatever the user calls it
+    return f"np.{name}" if name != "bool" and hasattr(np, name) else f"kaio.{dtype!r}.numpy"
 
 
 def _seen_as(kernel: str, name: str, dtype: DType, value: GpuBuffer[Any]) -> GpuBuffer[Any]:
@@ -145,14 +193,27 @@ def _wrong_device(kernel: str, name: str, device: Any, first: str, first_device:
 def _foreign(kernel: str, name: str, dtype: DType, access: Access, value: Any) -> GpuBuffer[Any]:
     """The buffer over a foreign array's memory; a host array and what is no array are refused with the way out."""
     if isinstance(value, np.ndarray | np.generic):
-        given = f"{name}.filled(…)" if is_masked(value) else name
-        converted = given if value.dtype == dtype.numpy else f"{given}.astype(np.{dtype.numpy})"
+        converted = f"{name}.filled(…)" if is_masked(value) else name
+        if value.dtype != dtype.numpy and dtype.kind not in "vs":
+            converted += f".astype({as_numpy(dtype)})"
         raise LaunchError(
             f"argument `{name}` of kernel `{kernel}` must be a GpuBuffer of {dtype!r} (got {describe(value)})",
             help=f"copy it to a device: `{name} = device.alloc_from({converted})`",
         )
+    buffer = adopted(kernel, name, value)
+    if buffer is None:
+        raise LaunchError(
+            f"argument `{name}` of kernel `{kernel}` must be a GpuBuffer of {dtype!r} (got {describe(value)})",
+            help=f"make one: `{name} = device.alloc_from(…)`",
+        )
+    return buffer
+
+
+def adopted(kernel: str, name: str, value: Any) -> GpuBuffer[Any] | None:
+    """The buffer over the memory of another library's array; None for what is no array."""
+    __tracebackhide__ = is_message
     try:
-        buffer = adopt(value)
+        return adopt(value)
     except KaioError as problem:
         if type(problem) is not KaioError:
             raise  # not about this array but about its device
@@ -160,9 +221,3 @@ def _foreign(kernel: str, name: str, dtype: DType, access: Access, value: Any) -
         raise LaunchError(
             f"argument `{name}` of kernel `{kernel}` cannot be used in place: {mistake.what}", help=mistake.help
         ) from problem
-    if buffer is None:
-        raise LaunchError(
-            f"argument `{name}` of kernel `{kernel}` must be a GpuBuffer of {dtype!r} (got {describe(value)})",
-            help=f"make one: `{name} = device.alloc_from(…)`",
-        )
-    return buffer

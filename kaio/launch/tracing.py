@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kaio.dsl.types import BufferAnnotation
 from kaio.errors import KernelFault, LaunchError, is_message
-from kaio.interop import adopt
+from kaio.launch.buffers import adopted, check_array
 from kaio.launch.geometry import is_whole_number
 from kaio.runtime import Device, GpuBuffer
 from kaio.runtime.recording import Recorder, linear
@@ -100,13 +99,17 @@ def _device_for(launcher: Launcher, values: list[Any]) -> Device:
 
 
 def _copies(kernel: Launchable, values: list[Any], device: Device) -> dict[str, tuple[Any, Any]]:
-    """A copy of each buffer argument in NumPy, and the buffer over it; what is no array is left to the launch."""
+    """A copy of each buffer argument in NumPy, and the buffer over it, or LaunchError for what is no array."""
+    __tracebackhide__ = is_message
     found = {}
-    for param, value in zip(kernel.parameters.params, values, strict=True):
-        if isinstance(param.annotation, BufferAnnotation):
-            buffer = value if isinstance(value, GpuBuffer | np.ndarray) else adopt(value)
-            if buffer is not None:
-                found[param.name] = _copy(buffer, device)
+    for param, dtype, value in kernel.parameters.buffers(values):
+        buffer = value
+        if not isinstance(value, GpuBuffer | np.ndarray | np.generic):
+            buffer = adopted(kernel.name, param.name, value)
+        if not isinstance(buffer, GpuBuffer):
+            check_array(kernel.name, param, dtype, value)
+            buffer = value
+        found[param.name] = _copy(buffer, device)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import pickle
 import re
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -17,6 +17,8 @@ from kaio.runtime.trace import Branch, Call, Fault, Loop, Return, Set, Store, Wa
 from tests.dsl import test_records
 
 HERE = __file__
+T = TypeVar("T", f32, f64)
+ARRAY = "must be an array of f32 (got a NumPy array "
 
 
 class Mode(enum.Enum):
@@ -408,11 +410,66 @@ def test_a_place_that_is_not_there_is_refused(options: dict[str, Any], message: 
     assert problem.value.mistakes[0].what == message
 
 
-def test_an_array_of_another_type_is_refused_as_by_a_launch() -> None:
+@kaio.kernel
+def other_types(x: In[f32], y: InOut[bf16, D2], z: In[f32x2], t: Out[T]):
+    t[0] = x[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "what", "way_out"),
+    [
+        ({"x": np.arange(8)}, ARRAY + "int64[8])", "convert it with `x.astype(np.float32)`"),
+        ({"x": np.array([None])}, ARRAY + "object[1])", "convert it with `x.astype(np.float32)`"),
+        ({"x": [1.0]}, "must be an array of f32 (got [1.0])", "make one: `x = np.array(…, np.float32)`"),
+        (
+            {"x": np.ma.zeros(8, np.float32)},
+            "must be an array of f32 (got a masked NumPy array float32[8])",
+            "say what stands for what is masked: `x.filled(…)`",
+        ),
+        (
+            {"x": np.zeros((2, 2), np.float32)},
+            "must be a 1-D array of f32 (got a NumPy array float32[2, 2])",
+            "reshape it, or annotate `x: In[f32, D2]`",
+        ),
+        (
+            {"x": np.zeros(8, np.float32)[::2]},
+            "must be C-contiguous (got a NumPy array float32[4] with strides (8,))",
+            "copy it with `x.copy()`, or annotate `x: In[f32, D1, Strided]`",
+        ),
+        (
+            {"y": np.zeros((2, 2))},
+            "must be a 2-D array of bf16 (got a NumPy array float64[2, 2])",
+            "convert it with `y.astype(kaio.bf16.numpy)`",
+        ),
+        (
+            {"z": np.zeros((2, 2))},
+            "must be an array of f32x2 (got a NumPy array float64[2, 2])",
+            "make it of that dtype, for example `z = np.zeros(…, kaio.f32x2.numpy)`",
+        ),
+        (
+            {"t": np.zeros(2, np.int32)},
+            "must be of one of f32, f64 (got a NumPy array int32[2])",
+            "convert it, for example with `t.astype(np.float32)`",
+        ),
+    ],
+)
+def test_what_is_no_array_of_the_parameter_is_refused_in_the_words_of_who_passes_arrays(
+    given: dict[str, Any], what: str, way_out: str
+) -> None:
+    right = {"x": np.zeros(4, np.float32), "y": np.zeros((2, 2), bf16.numpy), "z": np.zeros(2, f32x2.numpy)}
     with pytest.raises(kaio.LaunchError) as problem:
-        everything.over(8).trace(np.arange(8.0), np.zeros(8, np.float32), 2.0)
+        other_types.grid(1).block(1).trace(**{**right, "t": np.zeros(2), **given})
+    mistake = problem.value.mistakes[0]
+    assert (mistake.what, mistake.help) == (f"argument `{next(iter(given))}` of kernel `other_types` {what}", way_out)
+    assert other_types.grid(1).block(1).trace(**right, t=np.zeros(2)).fault is None
+
+
+def test_a_buffer_of_another_type_is_refused_as_by_a_launch() -> None:
+    x = kaio.Device("cpu").alloc_zeros(8, i32)
+    with pytest.raises(kaio.LaunchError) as problem:
+        everything.over(8).trace(x, np.zeros(8, np.float32), 2.0)
     assert problem.value.mistakes[0].what == (
-        "argument `x` of kernel `everything` must be a GpuBuffer of f32 (got f64[8])"
+        "argument `x` of kernel `everything` must be a GpuBuffer of f32 (got i32[8])"
     )
 
 
