@@ -152,7 +152,7 @@ class CpuDevice(Device):
     def _default_stream(self) -> Stream:
         return self._default
 
-    def watch(self, loaded: Any, grid: Dims, block: Dims, uses: Uses) -> Flight | None:
+    def watch(self, loaded: Any, grid: Dims, block: Dims, uses: Uses, schedule: int | None) -> Flight | None:
         """What a launch keeps that may overlap with others over the same memory; None where none can."""
         if not loaded.is_full:
             return None
@@ -163,7 +163,7 @@ class CpuDevice(Device):
                 self.order = LaunchOrder()
                 self.overlaps = Overlaps(self.order)
         watched = watched_ranges(uses)
-        return Flight(loaded.program, grid, block, watched) if watched else None
+        return Flight(loaded.program, grid, block, watched, schedule) if watched else None
 
     def come_after(self, memory: Memory, writes: bool) -> None:
         """Another library's work on the host is done when it returns; what the host has seen is noted."""

@@ -302,7 +302,7 @@ class CpuStream(Stream):
         # A launch that says where it writes leaves unwritten what it does not write.
         unwritten = [buffer.memory.unwritten for buffer, _ in uses] if loaded.is_full else []
         run = partial(loaded.kernel.run, grid, block, arguments, workers, shared_nbytes, cluster, options, unwritten)
-        flight = self.device.watch(loaded, grid, block, uses)
+        flight = self.device.watch(loaded, grid, block, uses, options.schedule)
         if flight is not None:
             run = partial(self.device.overlaps.run, flight, run)
         done = self.submit(run, uses, timed, loaded, flight=flight)

@@ -13,7 +13,7 @@ from kaio.runtime.guard import as_written, guard_help
 from kaio.runtime.host_addresses import outside
 from kaio.runtime.stream import USUAL, RunOptions
 
-__all__ = ["FaultRecord", "fault_error", "position"]
+__all__ = ["FaultRecord", "fault_error", "position", "replayable"]
 
 Dim3 = tuple[int, int, int]
 
@@ -40,11 +40,18 @@ def fault_error(
     options: RunOptions = USUAL,
     arguments: bytes = b"",
 ) -> KernelFault:
-    """The error that says what a record means; `arguments` are the packed ones of the launch.
-
-    What a launch with a schedule finds, tells the seed that finds it again.
-    """
+    """The error that says what a record means; `arguments` are the packed ones of the launch."""
     return _Teller(program, record, grid, block, options, arguments).error()
+
+
+def replayable(fault: KernelFault, schedule: int | None) -> KernelFault:
+    """A fault that tells the seed of the launch, which finds it again; itself where the launch had none."""
+    if schedule is None:
+        return fault
+    *others, last = fault.mistakes
+    again = f"`.options(schedule={schedule})` runs the threads in this order again"
+    last = replace(last, help=f"{last.help}\n  help: {again}" if last.help else again)
+    return KernelFault([*others, last], **fault.facts, schedule=schedule)
 
 
 class _Teller:
@@ -88,11 +95,7 @@ class _Teller:
         return self._made(here, Mistake(what, here.place, trace=here.trace), second)
 
     def _made(self, here: Site, *mistakes: Mistake) -> KernelFault:
-        last = mistakes[-1]
-        if self.options.schedule is not None:
-            again = f"`.options(schedule={self.options.schedule})` runs the threads in this order again"
-            last = replace(last, help=f"{last.help}\n  help: {again}" if last.help else again)
-        return KernelFault([*mistakes[:-1], last], line=here.place.line, **self.facts)
+        return KernelFault(mistakes, line=here.place.line, **self.facts)
 
     # ------------------------------------------------------------------ a check of one thread
     def _failed(self, site: Site) -> KernelFault:

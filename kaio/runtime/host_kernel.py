@@ -16,11 +16,11 @@ from typing import Any
 
 from kaio import host_abi as abi
 from kaio import print_abi, trace_abi
-from kaio.errors import InternalError, KaioError
+from kaio.errors import InternalError, KernelFault
 from kaio.order_abi import ORDER
 from kaio.program import HostProgram
 from kaio.runtime.coverage import Coverage
-from kaio.runtime.host_faults import FaultRecord, fault_error
+from kaio.runtime.host_faults import FaultRecord, fault_error, replayable
 from kaio.runtime.host_library import Library
 from kaio.runtime.host_memory import HostMemory, Written
 from kaio.runtime.host_order import LaunchOrdering
@@ -151,12 +151,13 @@ class HostKernel:
                 ordering.check()
             faults = [(f, record) for record in records for f in record.faults() if f.kind != abi.STOPPED]
             if faults:
-                raise self._error(*min(faults, key=_first), shadow, launch, bytes(arguments))
+                error = self._error(*min(faults, key=_first), shadow, launch, bytes(arguments))
+                raise replayable(error, options.schedule)
             if shadow is not None:
                 shadow.write_down()
             workers.check()
             if coverage is not None and (missed := coverage.fault()) is not None:
-                raise missed
+                raise replayable(missed, options.schedule)
         finally:
             if shadow is not None:
                 for record in records:
@@ -207,7 +208,7 @@ class HostKernel:
 
     def _error(
         self, fault: FaultRecord, record: Record, shadow: LaunchShadow | None, launch: _Launch, arguments: bytes
-    ) -> KaioError:
+    ) -> KernelFault:
         if shadow is None or not is_of_shadow(fault):
             return fault_error(self.program, fault, launch.grid, launch.block, launch.options, arguments)
         places = Places(shadow.buffers, record.shared.address, launch.shared_nbytes, shadow.dynamic)

@@ -19,7 +19,7 @@ import numpy as np
 from kaio import shadow_abi as abi
 from kaio.errors import KernelFault, Mistake
 from kaio.program import HostProgram, Site
-from kaio.runtime.host_faults import position
+from kaio.runtime.host_faults import position, replayable
 from kaio.runtime.host_memory import HostMemory
 from kaio.runtime.host_shadow import Buffer
 from kaio.runtime.launch_order import LaunchOrder, Moment
@@ -66,12 +66,14 @@ class Flight:
     """A launch from its submission on, until all that comes later is ordered after it.
 
     watched: the addresses of memory that other buffers may be over as well
+    schedule: the seed that the launch runs with
     """
 
     program: HostProgram
     grid: Dim3
     block: Dim3
     watched: tuple[tuple[int, int], ...]
+    schedule: int | None = None
     moment: Moment = _NEVER
     kept: list[_Kept] = field(default_factory=list)
 
@@ -119,7 +121,7 @@ class Overlaps:
             raise
         for other in self._finish(flight):
             for found in _conflicts(flight, other):
-                raise found
+                raise replayable(found, flight.schedule)
 
     def _finish(self, flight: Flight) -> list[Flight]:
         """A launch is done; those that are done too, and not ordered with it."""

@@ -153,3 +153,51 @@ def test_a_fault_tells_the_seed_that_finds_it_again(device: kaio.Device) -> None
     assert found[0] == found[1]
     assert found[0][1]["kind"] == "assert"
     assert found[0][0].endswith("\n  help: `.options(schedule=7)` runs the threads in this order again")
+
+
+def all_in_one(out: Out[i32]):
+    out[0] = kaio.thread_idx.x
+
+
+def never_written(out: Out[i32]):
+    s = kaio.shared_mem(8, i32)
+    out[kaio.thread_idx.x] = s[0]
+
+
+def goes_round_it(out: Out[i32]):
+    if kaio.thread_idx.x == 0:
+        kaio.bar_sync()
+    out[kaio.thread_idx.x] = 1
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "options"),
+    [
+        (all_in_one, "race", {"check": "full"}),
+        (all_in_one, "coverage", {"coverage": True}),
+        (never_written, "uninitialised", {"check": "full"}),
+        (goes_round_it, "divergence", {}),
+    ],
+)
+def test_whatever_is_found_tells_the_seed(function: Any, kind: str, options: dict[str, Any]) -> None:
+    launch, out = kaio.kernel(function).grid(1).block(8).options(**options), kaio.Device("cpu").alloc_zeros(8, i32)
+    with pytest.raises(KernelFault) as caught:
+        launch.options(schedule=7).launch(out).wait()
+    assert (caught.value.kind, caught.value.facts["schedule"]) == (kind, 7)
+    assert str(caught.value).endswith("\n  help: `.options(schedule=7)` runs the threads in this order again")
+    with pytest.raises(KernelFault) as usual:
+        launch.launch(kaio.Device("cpu").alloc_zeros(8, i32)).wait()
+    assert "schedule" not in usual.value.facts
+
+
+def test_a_race_of_two_launches_tells_the_seed() -> None:
+    cpu, host = kaio.Device("cpu", check="full"), np.zeros(1, np.int32)
+    launch = kaio.kernel(all_in_one).grid(1).block(1).options(schedule=3)
+    launches = [launch.on(cpu.stream()).launch(cpu.import_array(host)) for _ in range(2)]
+    seeds = []
+    for done in launches:  # the one that ends last fails
+        try:
+            done.wait()
+        except KernelFault as fault:
+            seeds.append(fault.facts["schedule"])
+    assert seeds == [3]
