@@ -7,6 +7,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from kaio.runtime.completion import Completion
+from kaio.runtime.cuda.calls import call_together
 from kaio.runtime.cuda.driver import done, driver
 from kaio.runtime.stream import Dims, Together, Uses
 
@@ -14,35 +15,11 @@ if TYPE_CHECKING:
     from kaio.runtime.cuda.stream import CudaStream
 
 __all__ = [
-    "ArgumentBlock", "CheckedPrepared", "CudaLoaded", "CudaPrepared", "call_together", "launch_kernel",
-    "launch_together", "with_room",
+    "ArgumentBlock", "CheckedPrepared", "CudaLoaded", "CudaPrepared", "launch_kernel", "launch_together", "with_room",
 ]  # fmt: skip
 
 launch_kernel = driver.cuLaunchKernel
 launch_together = driver.cuLaunchKernelEx
-
-
-def call_together(
-    function: Any, grid: Dims, block: Dims, shared_nbytes: int, stream: Any, extra: int, together: Together
-) -> tuple[Any, ...]:
-    """The arguments of `launch_together` for a launch whose blocks run at the same time."""
-    config, wanted = driver.CUlaunchConfig(), []
-    config.gridDimX, config.gridDimY, config.gridDimZ = grid
-    config.blockDimX, config.blockDimY, config.blockDimZ = block
-    config.sharedMemBytes, config.hStream = shared_nbytes, stream
-    if together.cooperative:
-        attribute = driver.CUlaunchAttribute()
-        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
-        attribute.value.cooperative = 1
-        wanted.append(attribute)
-    if together.cluster != (1, 1, 1):
-        attribute = driver.CUlaunchAttribute()
-        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        size = attribute.value.clusterDim
-        size.x, size.y, size.z = together.cluster
-        wanted.append(attribute)
-    config.attrs, config.numAttrs = wanted, len(wanted)
-    return config, function, 0, extra
 
 
 class CudaLoaded:

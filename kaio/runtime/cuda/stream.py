@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Never
 
 from kaio.errors import KaioError
 from kaio.runtime.completion import Completion
+from kaio.runtime.cuda.calls import call_together, memsets
 from kaio.runtime.cuda.completion import CudaCompletion, Event
 from kaio.runtime.cuda.driver import driver, is_sticky
 from kaio.runtime.cuda.faults import CheckedCompletion, Record
@@ -18,7 +19,6 @@ from kaio.runtime.cuda.launch import (
     CheckedPrepared,
     CudaLoaded,
     CudaPrepared,
-    call_together,
     launch_kernel,
     launch_together,
     with_room,
@@ -182,7 +182,7 @@ class CudaStream(Stream):
             return Completion.completed(self)
         uses: Uses = ((target, "Out"),)
         with self.device._lock:
-            for function, arguments in _memsets(target.pointer, pattern, target.size):
+            for function, arguments in memsets(target.pointer, pattern, target.size):
                 work = self.submit(function, (*arguments, self.raw), uses)
         work._what = "fill"
         return work
@@ -337,18 +337,3 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-
-
-def _memsets(pointer: int, pattern: bytes, size: int) -> list[tuple[Any, tuple[int, ...]]]:
-    """The driver calls that repeat the bytes of an element `size` times."""
-    nbytes = len(pattern)
-    width = next(width for width in (4, 2, 1) if nbytes % width == 0)
-    words = [int.from_bytes(pattern[at : at + width], "little") for at in range(0, nbytes, width)]
-    if len(set(words)) == 1:
-        return [(_LINES[width], (pointer, words[0], len(words) * size))]
-    # No set is wider than 4 bytes: each word as a column of a matrix whose rows are the elements.
-    return [(_COLUMNS[width], (pointer + width * k, nbytes, word, 1, size)) for k, word in enumerate(words)]
-
-
-_LINES = {1: driver.cuMemsetD8Async, 2: driver.cuMemsetD16Async, 4: driver.cuMemsetD32Async}
-_COLUMNS = {1: driver.cuMemsetD2D8Async, 2: driver.cuMemsetD2D16Async, 4: driver.cuMemsetD2D32Async}
