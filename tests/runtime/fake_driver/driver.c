@@ -1,6 +1,6 @@
 // A CUDA driver with no GPU, to run the CUDA device's own logic in CI: streams are threads, events are counted,
-// device memory is host memory, freed memory is given out again at once. It knows four kernels by name, `saxpy`,
-// `fault`, `checked` and `trapping`, and keeps a log of the calls that tests may read. Layouts and codes are those of cuda.h.
+// device memory is host memory, freed memory is given out again at once. It knows some kernels by name (`KERNELS`), and
+// keeps a log of the calls that tests may read. Layouts and codes are those of cuda.h.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -18,7 +18,9 @@ typedef struct { pthread_t thread; Op *head, **tail; u64 given, done; int closin
 typedef struct { int done; double when; } Fence;
 typedef struct { Fence *fence; } Event;
 typedef struct Free { struct Free *next; char *at; u64 n; } Free;
-enum { COPY, SET, RECORD, WAIT_EVENT, WAIT_WORD, FREE, SAXPY, FAULT, CHECKED, TRAPPING };
+enum { COPY, SET, RECORD, WAIT_EVENT, WAIT_WORD, WRITE_WORD, FREE, SAXPY, FAULT, CHECKED, TRAPPING, TRAP, ENDLESS, HUNGRY, KINDS };
+static const char *KERNELS[KINDS] = {[SAXPY] = "saxpy", [FAULT] = "fault", [CHECKED] = "checked", [TRAPPING] = "trapping",
+    [TRAP] = "trap", [ENDLESS] = "endless", [HUNGRY] = "hungry"};
 typedef struct { u64 key, block; unsigned thread, site; int64_t index, size; } Entry;
 typedef struct { u64 key; unsigned count; u64 barrier; Entry *ring; } State;  // kaio/fault_abi.py
 enum { NOT_READY = 600, INVALID_CONTEXT = 201, OUT_OF_MEMORY = 2, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719 };
@@ -60,6 +62,7 @@ static void perform(Op *op) {  // with the lock held, which waiting gives up
             pthread_mutex_lock(&lock);
         }
         break;
+    case WRITE_WORD: __atomic_store_n((u64 *)op->a, op->v, __ATOMIC_SEQ_CST); break;
     case FREE: {
         Free *block = malloc(sizeof *block);
         memset(op->a, 0xdd, op->n);
@@ -88,6 +91,17 @@ static void perform(Op *op) {  // with the lock held, which waiting gives up
         break;
     }
     case FAULT: error = ILLEGAL_ADDRESS; break;
+    case TRAP: error = LAUNCH_FAILED; break;
+    case ENDLESS: {  // counts in the first element of its buffer until the process ends
+        struct { volatile int *x; } *p = (void *)op->b;
+        while (!error) {
+            ++*p->x;
+            pthread_mutex_unlock(&lock);
+            nanosleep(&(struct timespec){0, 50000}, 0);
+            pthread_mutex_lock(&lock);
+        }
+        break;
+    }
     }
 }
 
@@ -152,7 +166,6 @@ int cuMemPoolGetAttribute(u64 p, int which, u64 *v) { *v = 0; return 0; }
 int cuMemPoolTrimTo(u64 p, size_t n) { note("trim\n"); return 0; }
 int cuMemGetInfo(size_t *f, size_t *t) { *f = 1ull << 33; *t = 1ull << 34; return 0; }
 int cuMemHostAlloc(void **p, size_t n, unsigned f) { *p = calloc(1, n); return 0; }
-int cuMemAlloc(void **p, size_t n) { *p = calloc(1, n); return context ? 0 : INVALID_CONTEXT; }
 
 typedef struct { u64 n, pad[7]; } Head;  // 64 bytes in front of every allocation
 int cuMemAllocFromPoolAsync(char **at, size_t n, u64 pool, Stream *s) {
@@ -195,6 +208,8 @@ int cuStreamDestroy(Stream *s) {
     pthread_mutex_unlock(&lock);
     return 0;
 }
+int cuStreamWriteValue64(Stream *s, char *at, u64 v, unsigned f) { LOCKED(DO(WRITE_WORD, at, 0, 0, v)); }
+int cuStreamQuery(Stream *s) { LOCKED(r_ = s->done < s->given ? NOT_READY : 0); }
 int cuStreamSynchronize(Stream *s) { LOCKED(r_ = drain(s)); }
 int cuEventSynchronize(Event *e) { LOCKED(while (e->fence && !e->fence->done && !error) pthread_cond_wait(&changed, &lock); r_ = error); }
 int cuStreamWaitEvent(Stream *s, Event *e, unsigned f) {
@@ -208,7 +223,8 @@ int cuEventQuery(Event *e) { LOCKED(r_ = e->fence && !e->fence->done ? NOT_READY
 int cuEventElapsedTime(float *ms, Event *a, Event *b) { *ms = b->fence->when - a->fence->when; return 0; }
 int cuModuleLoadData(u64 *m, const void *image) { *m = 33; return 0; }
 int cuModuleGetFunction(u64 *f, u64 m, const char *name) {
-    *f = !strcmp(name, "saxpy") ? SAXPY : !strcmp(name, "fault") ? FAULT : !strcmp(name, "checked") ? CHECKED : !strcmp(name, "trapping") ? TRAPPING : 0;
+    *f = 0;
+    for (int k = 0; k < KINDS; k++) if (KERNELS[k] && !strcmp(name, KERNELS[k])) *f = k;
     return *f ? 0 : 500;
 }
 int cuFuncGetAttribute(int *v, int which, u64 f) { *v = which == 0 ? 1024 : which == 8 ? 49152 : 0; return 0; }
@@ -217,6 +233,7 @@ int cuLaunchKernel(u64 f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, un
                    Stream *s, void *parameters, void **extra) {
     if (!context) return INVALID_CONTEXT;
     if (bx * by * bz > 1024 || parameters) return 1;
+    if (f == HUNGRY) return OUT_OF_MEMORY;  // no room for what its threads have of their own
     size_t n = extra ? *(size_t *)extra[3] : 0;
     if (extra && ((u64)extra[0] != 1 || (u64)extra[2] != 2 || extra[4])) return 1;
     char *block = malloc(n + 1);
@@ -241,6 +258,8 @@ int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, u64 f, int threads, size
     *n = 2048 / threads;
     return 0;
 }
+#include "interprocess.c"
+
 int cuGetErrorName(int code, const char **s) {
     *s = code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY"
        : code == 500 ? "CUDA_ERROR_NOT_FOUND" : code == 719 ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_INVALID_VALUE";
