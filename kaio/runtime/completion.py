@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import logging
 import numbers
-import queue
-import threading
-import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
+from collections import deque
+from collections.abc import Generator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
 from kaio.errors import CompletionTimeout, KaioError
+from kaio.runtime.callbacks import Callback, call, call_soon
 from kaio.runtime.elsewhere import answer, refuse_arguments, visible
 
 if TYPE_CHECKING:
-    import asyncio
+    from concurrent.futures import Future
 
+    from kaio.runtime.bell import Bell
     from kaio.runtime.stream import Stream
 
-__all__ = ["Completion", "as_completed", "gather"]
+__all__ = ["TIMEOUT", "Completion", "read_timeout"]
 
-_log = logging.getLogger("kaio")
-
-_PUBLIC = frozenset(("add_done_callback", "elapsed_ms", "is_done", "result", "stream", "wait"))
+_PUBLIC = frozenset(("add_done_callback", "elapsed_ms", "future", "is_done", "result", "stream", "wait"))
 TIMEOUT = "`timeout_s=…`, a time in seconds"
 
 
@@ -68,8 +66,20 @@ class Completion:
         """Wait until the work is done or the time is over; True if it is done."""
         return self._finished
 
+    def _turn(self) -> int:
+        """A number that is higher for later work of one stream, once `_poll` was asked."""
+        return 0
+
+    def _end(self) -> None:
+        """What `_poll` does at the end, where it is known that the work is done."""
+        self._poll()
+
+    def _arm(self, bell: Bell) -> bool:
+        """Let a native thread ring the bell once the work is done; False where that cannot be."""
+        return False
+
     def _watch(self) -> None:
-        """See to it that `_run_callbacks` is called once the work is done."""
+        """See to it that `_tell` is called once the work is done."""
 
     def _result(self) -> Any:
         return None
@@ -109,28 +119,52 @@ class Completion:
         assert self._elapsed_ms is not None
         return self._elapsed_ms
 
-    def add_done_callback(self, callback: Callable[[Completion], object]) -> None:
+    def add_done_callback(self, callback: Callback) -> None:
         """Call `callback(self)` once the work is done, at once if it is; from a thread of kaio's otherwise."""
-        callbacks: list[Callable[[Completion], object]] = self.__dict__.setdefault("_callbacks", [])
-        callbacks.append(callback)
         if self.is_done:
-            self._run_callbacks()
+            call(callback, self)
+        else:
+            self._listen(partial(call_soon, callback))
+
+    def future(self) -> Future[Any]:
+        """The same as a `concurrent.futures.Future`, for what takes those: `wait`, executors, other event loops.
+
+        It runs already: it cannot be cancelled. A new one is made by each call.
+
+        >>> import concurrent.futures, kaio
+        >>> done = kaio.Device("cpu").alloc_zeros(4, kaio.f32).fill(1)
+        >>> concurrent.futures.wait([done.future()]).not_done
+        set()
+        """
+        from kaio.runtime.futures import future_of
+
+        return future_of(self)
+
+    # What waits inside kaio. A listener is called by whoever finds the work done: it is quick, and never waits.
+
+    def _listen(self, listener: Callback) -> None:
+        """Call `listener(self)` once the work is done, at once if it is."""
+        listeners: deque[Callback] = self.__dict__.setdefault("_listeners", deque())
+        listeners.append(listener)
+        if self.is_done:
+            self._tell()
         else:
             self._watch()
 
-    def _run_callbacks(self) -> None:
-        callbacks = self.__dict__.get("_callbacks")
-        while callbacks:
+    def _forget(self, listener: Callback) -> None:
+        """Call this listener no more, if it was not called yet."""
+        with suppress(KeyError, ValueError):
+            self.__dict__["_listeners"].remove(listener)
+
+    def _tell(self) -> None:
+        """Call the listeners: the work is done. Each is called once, whoever comes here at one time."""
+        listeners = self.__dict__.get("_listeners")
+        while listeners:
             try:
-                callback = callbacks.pop(0)
+                listener = listeners.popleft()
             except IndexError:  # another thread took the last one
                 return
-            try:
-                callback(self)
-            except BaseException as problem:  # SystemExit too would end a thread that others need
-                if isinstance(problem, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-                    raise
-                _log.exception("a callback of %r failed", self)
+            listener(self)
 
     def _check(self) -> None:
         if self._error is not None:
@@ -141,15 +175,11 @@ class Completion:
         yield from self._arrive()
         return self.result()
 
-    def _arrive(self) -> Generator[Any, None, None]:
-        """Let a loop of asyncio go on until the work is done, well or not."""
-        if not self._spin():
-            import asyncio  # not at the top: `import kaio` is quicker without
+    def _arrive(self) -> Generator[Any, Any, None]:
+        """Let other tasks of a loop go on until the work is done, well or not."""
+        from kaio.runtime.arrival import arrive  # not at the top: `import kaio` is quicker without
 
-            loop = asyncio.get_running_loop()
-            future = loop.create_future()
-            self.add_done_callback(lambda _: _wake(loop, future))
-            yield from future
+        return arrive(self)
 
     def _spin(self) -> bool:
         return self.is_done
@@ -184,16 +214,6 @@ answer(
 )
 
 
-def _wake(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
-    with suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
-        loop.call_soon_threadsafe(_settle, future)
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():  # it is if the await was cancelled
-        future.set_result(None)
-
-
 def read_timeout(timeout_s: float | None) -> float | None:
     """A time to wait in seconds, None for as long as it takes; KaioError for what is neither."""
     if timeout_s is None:
@@ -203,114 +223,3 @@ def read_timeout(timeout_s: float | None) -> float | None:
     if not is_number or not given >= 0:
         raise KaioError(f"`timeout_s` is a number of seconds, 0 or more (got {timeout_s!r})")
     return float(min(given, 1e9))  # compared first: an int may be more than a float holds
-
-
-class _Gathered(Completion):
-    """Several completions as one."""
-
-    def __init__(self, parts: tuple[Completion, ...]) -> None:
-        self.parts = parts
-        self._what = f"{len(parts)} completions"
-        self._finished = not parts
-
-    def _described(self) -> str:
-        return self._what
-
-    def _poll(self) -> bool:
-        if not self._finished and all(part.is_done for part in self.parts):
-            self._error = next((part._error for part in self.parts if part._error is not None), None)
-            self._finished = True
-        return self._finished
-
-    def _block(self, timeout_s: float | None) -> bool:
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        for part in self.parts:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if not part._finished and not part._block(left):
-                return False
-        return self._poll()
-
-    def _watch(self) -> None:
-        for part in self.parts:
-            part.add_done_callback(self._one_is_done)
-
-    def _one_is_done(self, part: Completion) -> None:
-        if self._poll():
-            self._run_callbacks()
-
-    def _check(self) -> None:
-        for part in self.parts:
-            part._seen = part._seen or part._error is self._error
-        super()._check()
-
-    def _result(self) -> list[Any]:
-        return [part._result() for part in self.parts]
-
-    def _spin(self) -> bool:
-        return all(part._spin() for part in self.parts)
-
-
-def _completions(what: str, given: Iterable[Any]) -> tuple[Completion, ...]:
-    if isinstance(given, Completion):
-        raise TypeError(f"{what} takes several completions (got {given!r})")
-    found = tuple(given)
-    for one in found:
-        if not isinstance(one, Completion):
-            raise TypeError(f"{what} takes completions (got {one!r})")
-    return found
-
-
-def gather(*completions: Completion) -> Completion:
-    """One completion for several: done when all are; raises the failure of the first, in the order given, that failed.
-
-    `await kaio.gather(a, b)`, or `kaio.gather(a, b).wait(timeout_s=1)`. The result is the list of their results.
-    """
-    if len(completions) == 1 and isinstance(completions[0], list | tuple):
-        raise TypeError("`kaio.gather(a, b)` takes completions, not a list of them: write `kaio.gather(*completions)`")
-    return _Gathered(_completions("`kaio.gather(a, b)`", completions))
-
-
-class as_completed:
-    """The completions in the order in which they are done, failed ones too: `for done in kaio.as_completed(work)`.
-
-    In asyncio write `async for`. With `timeout_s`, CompletionTimeout is raised when not all are done after so many
-    seconds.
-    """
-
-    def __init__(self, completions: Iterable[Completion], timeout_s: float | None = None) -> None:
-        self._completions = _completions("`kaio.as_completed([a, b])`", completions)
-        self._timeout_s = read_timeout(timeout_s)
-
-    def _late(self, left: int) -> CompletionTimeout:
-        return CompletionTimeout(
-            f"{left} of {len(self._completions)} completions are not done after {self._timeout_s} s; their work goes on"
-        )
-
-    def __iter__(self) -> Iterator[Completion]:
-        deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
-        ready: queue.SimpleQueue[Completion] = queue.SimpleQueue()
-        for completion in self._completions:
-            completion.add_done_callback(ready.put)
-        for left in range(len(self._completions), 0, -1):
-            try:
-                yield ready.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
-            except queue.Empty:
-                raise self._late(left) from None
-
-    async def __aiter__(self) -> AsyncIterator[Completion]:
-        import asyncio
-
-        loop, ready = asyncio.get_running_loop(), asyncio.Queue[Completion]()
-
-        def put(done: Completion) -> None:
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(ready.put_nowait, done)
-
-        for completion in self._completions:
-            completion.add_done_callback(put)
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                for left in range(len(self._completions), 0, -1):  # noqa: B007
-                    yield await ready.get()
-        except TimeoutError:
-            raise self._late(left) from None

@@ -16,7 +16,7 @@ import numpy as np
 from kaio import print_abi as abi
 from kaio.program import Level
 from kaio.runtime.buffer import GpuBuffer
-from kaio.runtime.completion import gather
+from kaio.runtime.callbacks import finish_callbacks
 from kaio.runtime.cpu_stream import CpuStream, Servers
 from kaio.runtime.device import Device, MemoryInfo, Route
 from kaio.runtime.failures import Failures
@@ -29,6 +29,7 @@ from kaio.runtime.limits import describe
 from kaio.runtime.memory import Memory
 from kaio.runtime.policy import USUAL_POLICY, Policy
 from kaio.runtime.printing import RING_NBYTES, PrintRing
+from kaio.runtime.several import gather
 from kaio.runtime.stream import Dims, Stream, Uses, read_priority
 
 if TYPE_CHECKING:
@@ -217,7 +218,7 @@ class CpuDevice(Device):
             with suppress(KeyboardInterrupt):
                 gather(*tails)._block(_STOP_S)
         with suppress(KeyboardInterrupt):
-            self.servers.finish_callbacks(_STOP_S)
+            finish_callbacks(_STOP_S)
 
 
 def _print_ring() -> PrintRing:

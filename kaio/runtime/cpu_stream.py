@@ -22,6 +22,7 @@ from kaio.runtime.completion import Completion
 from kaio.runtime.launch_order import Moment
 from kaio.runtime.policy import Policy
 from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses
+from kaio.runtime.sync_stream import SyncStream
 
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
@@ -63,9 +64,9 @@ class CpuCompletion(Completion):
         self._reach()
         super()._check()
 
-    def _run_callbacks(self) -> None:
+    def _tell(self) -> None:
         self._reach()
-        super()._run_callbacks()
+        super()._tell()
 
     def _reach(self) -> bool:
         """The host goes on, and knows that the work is done."""
@@ -109,8 +110,8 @@ class CpuCompletion(Completion):
             gate, self._gate = self._gate, None
         if gate is not None:
             gate.release()
-        if "_callbacks" in self.__dict__:
-            self.stream.device.servers.call_back(self)
+        if "_listeners" in self.__dict__:
+            self._tell()
 
 
 class _Work:
@@ -180,52 +181,15 @@ def _nothing() -> None:
     """The weak reference of a stream that never had work."""
 
 
-class _Callbacks:
-    """Completions whose callbacks are to run, in the order in which they were done."""
-
-    def __init__(self) -> None:
-        self._pending: deque[CpuCompletion] = deque()
-        self._lock, self.idle = threading.Lock(), threading.Event()
-        self.idle.set()
-
-    def add(self, done: CpuCompletion) -> bool:
-        """Queue a completion; True if nobody works the queue off yet."""
-        with self._lock:
-            self._pending.append(done)
-            is_first = self.idle.is_set()
-            self.idle.clear()
-            return is_first
-
-    def work_off(self) -> None:
-        while True:
-            with self._lock:
-                if not self._pending:
-                    self.idle.set()
-                    return
-                done = self._pending.popleft()
-            done._run_callbacks()
-            del done
-
-
 class Servers:
     """The threads of a device that work off its streams."""
 
     def __init__(self) -> None:
-        self._ready: SimpleQueue[CpuStream | _Callbacks] = SimpleQueue()
+        self._ready: SimpleQueue[CpuStream] = SimpleQueue()
         self._idle = 0
         self._lock = threading.Lock()
-        self._callbacks = _Callbacks()
 
-    def call_back(self, done: CpuCompletion) -> None:
-        """Run callbacks in another thread than the stream's, for whose later work they may wait."""
-        if self._callbacks.add(done) and not self.take(self._callbacks):
-            self._callbacks.work_off()
-
-    def finish_callbacks(self, timeout_s: float) -> None:
-        """Wait for the callbacks of what is done."""
-        self._callbacks.idle.wait(timeout_s)
-
-    def take(self, stream: CpuStream | _Callbacks) -> bool:
+    def take(self, stream: CpuStream) -> bool:
         """Let a thread work off the stream; False if there is none, and no new one can be started."""
         with self._lock:
             reserved = self._idle > 0
@@ -262,8 +226,9 @@ class CpuStream(Stream):
     @classmethod
     def make(cls, device: CpuDevice, priority: int = 0, policy: Policy | None = None) -> CpuStream:
         """A new stream of the device."""
-        self = object.__new__(cls)
-        self.device, self.priority, self.policy = device, priority, policy or device.policy
+        policy = policy or device.policy
+        self = object.__new__(cls if policy.completion != "sync" else _SyncCpuStream)
+        self.device, self.priority, self.policy = device, priority, policy
         self._start()
         with device._lock:
             device._streams.add(self)
@@ -477,6 +442,10 @@ class CpuStream(Stream):
             return last
         moment = None if self.device.order is None else self.device.order.last(self)
         return Completion.completed(self) if moment is None else CpuCompletion.of(self, moment)
+
+
+class _SyncCpuStream(SyncStream, CpuStream):
+    """One whose work is done when the call returns."""
 
 
 class _Prepared:

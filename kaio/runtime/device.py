@@ -16,7 +16,7 @@ from kaio.dtypes import DType, dtype_of
 from kaio.errors import CompletionTimeout, KaioError, OutOfMemoryError
 from kaio.program import Level
 from kaio.runtime.buffer import GpuBuffer
-from kaio.runtime.completion import TIMEOUT, gather, read_timeout
+from kaio.runtime.completion import TIMEOUT, read_timeout
 from kaio.runtime.conversion import check_unmasked
 from kaio.runtime.elsewhere import Shown, answer, refuse_arguments, visible
 from kaio.runtime.failures import Failures
@@ -25,6 +25,7 @@ from kaio.runtime.layout import byte_range, contiguous_strides, overlay, read_sh
 from kaio.runtime.limits import Limits
 from kaio.runtime.memory import Memory
 from kaio.runtime.policy import Ordering, Policy, Strategy, StreamChoice, read_policy
+from kaio.runtime.several import gather
 from kaio.runtime.stream import Stream
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kaio.runtime.completion import gather
+from kaio.runtime.several import gather
 
 if TYPE_CHECKING:
     from kaio.runtime.completion import Completion

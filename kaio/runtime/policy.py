@@ -37,7 +37,7 @@ _VALUES = {"completion": get_args(Strategy), "streams": get_args(StreamChoice), 
 
 # Values whose behaviour is not there yet. Who builds one takes it out of here.
 _NOT_THERE: dict[str, frozenset[str]] = {
-    "completion": frozenset({"host_fn", "polled", "sync"}),
+    "completion": frozenset(),
     "streams": frozenset({"per_thread", "pool"}),
     "ordering": frozenset({"manual"}),
 }

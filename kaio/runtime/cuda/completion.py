@@ -8,14 +8,17 @@ none.
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kaio.errors import KaioError
+from kaio.runtime.bell import Bell
 from kaio.runtime.completion import Completion
 from kaio.runtime.cuda.driver import NOT_READY, done, driver, is_sticky
-from kaio.runtime.polling import watch
+from kaio.runtime.watching import pause_after, watcher
 
 if TYPE_CHECKING:
     from kaio.runtime.cuda.stream import CudaStream
@@ -24,8 +27,14 @@ __all__ = ["CudaCompletion", "Event", "Events"]
 
 _query = driver.cuEventQuery
 
-_SPIN_S = 100e-6  # asking in a loop wakes up in under 2 us, a sleep in 60 and more
-_AWAIT_SPIN_S = 20e-6  # inside an await other tasks wait meanwhile
+# To ask in a loop for as long as another way takes to wake up costs at most twice the best that there is (Karlin et
+# al., "Competitive randomized algorithms for nonuniform problems", 1994). A thread that waits hinders nobody with it,
+# while in an await other tasks wait meanwhile.
+_SPIN_S, _AWAIT_SPIN_S = 100e-6, 50e-6
+_SHORT_S = 1e-3  # to wait natively is not worth while for less
+_SAFETY_S = 0.05  # the driver rings no bell after a fault: so often is asked for one
+
+_numbers = itertools.count(1)
 
 
 class Events:
@@ -55,10 +64,11 @@ class Events:
 class Event:
     """A recorded event, back in its pool when it is dropped: recording it again does not disturb who waits for it."""
 
-    __slots__ = ("_pool", "handle")
+    __slots__ = ("_pool", "handle", "number")
 
     def __init__(self, handle: Any, pool: Events) -> None:
         self.handle, self._pool = handle, pool
+        self.number = next(_numbers)  # in the order of the recordings, which is that of the work on each stream
 
     def __del__(self) -> None:
         self._pool.free.append(self.handle)
@@ -70,6 +80,7 @@ class CudaCompletion(Completion):
     stream: CudaStream
     _event: Event | None = None
     _start: Event | None = None
+    _bell: Bell  # that of a wait that timed out
     _after: Sequence[CudaCompletion] = ()  # checked launches whose results this one takes
 
     def _mark(self) -> None:
@@ -135,23 +146,60 @@ class CudaCompletion(Completion):
             raise self._error.with_traceback(None)
 
     def _block(self, timeout_s: float | None) -> bool:
-        start = time.perf_counter()
+        if self._poll():
+            return True
+        start = time.monotonic()
+        deadline = math.inf if timeout_s is None else start + timeout_s
+        strategy = self.stream.policy.completion
+        if strategy != "host_fn" and self._poll_until(min(deadline, start + _SPIN_S)):
+            return True
+        return self._wait(start, deadline, is_native=strategy != "polled")
+
+    def _wait(self, start: float, deadline: float, is_native: bool) -> bool:
+        """Wait natively if that can be, else asking again and again; True once the work is done."""
+        # A wait that timed out has left its bell, which will ring: the next one need not arm another.
+        kept: Bell | None = self.__dict__.pop("_bell", None)
+        bell, is_armed, is_done = kept or Bell(), kept is not None, False
+        try:
+            while not is_done:
+                now = time.monotonic()
+                if now >= deadline:
+                    break
+                if is_native and not is_armed and deadline - now > _SHORT_S:
+                    is_armed = self._arm(bell)
+                bell.wait(min(_SAFETY_S if is_armed else pause_after(now - start), deadline - now))
+                is_done = self._poll()
+        finally:
+            if is_armed and not is_done:
+                self._bell = bell
+        return is_done
+
+    def _arm(self, bell: Bell) -> bool:
+        event = self._event
+        return event is not None and self.stream.device.waiters.ring_after(event.handle, bell)
+
+    def _poll_until(self, deadline: float) -> bool:
         while not self._poll():
-            waited = time.perf_counter() - start
-            if timeout_s is not None and waited >= timeout_s:
+            if time.monotonic() > deadline:
                 return False
-            if waited > _SPIN_S:
-                # Not the driver's own wait: that one neither knows a time limit nor lets Ctrl-C through.
-                pause = 50e-6 if waited < 0.1 else 500e-6
-                time.sleep(pause if timeout_s is None else max(0.0, min(pause, timeout_s - waited)))
         return True
 
     def _spin(self) -> bool:
-        start = time.perf_counter()
-        while not self._poll():
-            if time.perf_counter() - start > _AWAIT_SPIN_S:
-                return False
-        return True
+        if self.stream.policy.completion != "adaptive" or watcher.is_busy:
+            return self._poll()
+        return self._poll_until(time.monotonic() + _AWAIT_SPIN_S)
+
+    def _turn(self) -> int:
+        event = self._event
+        return 0 if event is None else event.number
+
+    def _end(self) -> None:
+        if self._finished:
+            return
+        if self.stream.device.fault is None:
+            self._finish(None)
+        else:
+            self._poll()
 
     def _watch(self) -> None:
-        watch(self)
+        watcher.watch(self)

@@ -21,6 +21,7 @@ from kaio.runtime.cuda.faults import CheckedCompletion, Records
 from kaio.runtime.cuda.launch import ArgumentBlock, CudaLoaded
 from kaio.runtime.cuda.printing import CudaPrints
 from kaio.runtime.cuda.stream import CudaStream
+from kaio.runtime.cuda.waiting import Waiters
 from kaio.runtime.device import Device, MemoryInfo
 from kaio.runtime.failures import note_unseen
 from kaio.runtime.foreign import Foreign
@@ -42,6 +43,7 @@ class CudaDevice(Device):
     ordinal: int
     events: Events
     timing_events: Events
+    waiters: Waiters
     scratch: ArgumentBlock
     dropped: deque[tuple[int, Any, list[Completion]]]
     ended: deque[Any]  # the driver's streams whose objects are gone
@@ -89,6 +91,7 @@ class CudaDevice(Device):
         self.ended, self._unused = deque(), []
         self.scratch = ArgumentBlock(_MAX_ARGUMENTS_NBYTES + 16)
         self.records, self.watched = Records(self), {}
+        self.waiters = Waiters(self)
         self.events = Events(int(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING), self.ask)
         self.timing_events = Events(int(driver.CUevent_flags.CU_EVENT_DEFAULT), self.ask)
         with self.current():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 from typing import Any
 
 from kaio.errors import DeviceNotFoundError
@@ -14,7 +16,9 @@ except ImportError as problem:
         help="install it for the driver's series: `pip install kaio-gpu[cu13]` or `kaio-gpu[cu12]`",
     ) from problem
 
-__all__ = ["NOT_READY", "DriverError", "count_devices", "done", "driver", "is_sticky", "start"]
+__all__ = [
+    "NOT_READY", "DriverError", "count_devices", "done", "driver", "is_sticky", "launch_host_function", "start",
+]  # fmt: skip
 
 NOT_READY = driver.CUresult.CUDA_ERROR_NOT_READY
 
@@ -79,3 +83,16 @@ def count_devices() -> int:
     """How many GPUs the driver has."""
     start()
     return int(done(driver.cuDeviceGetCount()))
+
+
+@functools.cache
+def _host_function_launcher() -> Any:
+    # The bindings would run Python around the function, in the driver's thread.
+    launch = ctypes.CDLL("libcuda.so.1").cuLaunchHostFunc
+    launch.argtypes = [ctypes.c_void_p] * 3
+    return launch
+
+
+def launch_host_function(stream: int, function: int, data: int) -> int:
+    """Call a native function with `data` behind all work on a stream; what the driver says to it, 0 if it will."""
+    return int(_host_function_launcher()(stream, function, data))

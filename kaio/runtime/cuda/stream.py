@@ -25,6 +25,7 @@ from kaio.runtime.cuda.launch import (
 )
 from kaio.runtime.policy import Policy
 from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses
+from kaio.runtime.sync_stream import SyncStream
 
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
@@ -57,9 +58,10 @@ class CudaStream(Stream):
     @classmethod
     def make(cls, device: CudaDevice, priority: int = 0, policy: Policy | None = None) -> CudaStream:
         """A new stream of the device."""
-        self = object.__new__(cls)
+        policy = policy or device.policy
+        self = object.__new__(cls if policy.completion != "sync" else _SyncCudaStream)
         self.device, self.priority, self.last, self.recent = device, priority, _nothing, deque(maxlen=_CANDIDATES)
-        self.policy = policy or device.policy
+        self.policy = policy
         with device.current():
             flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
             self.raw = device.ask(driver.cuStreamCreateWithPriority(flags, priority))
@@ -321,6 +323,10 @@ class CudaStream(Stream):
         super().wait(timeout_s, **unknown)
         for _ in range(min(launches, len(self.recent))):
             self.recent.popleft()
+
+
+class _SyncCudaStream(SyncStream, CudaStream):
+    """One whose work is done when the call returns."""
 
 
 def _after_fork() -> None:

@@ -1,0 +1,54 @@
+"""Streams with `completion="sync"`: whatever is put on one is done when the call returns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kaio.runtime.stream import PreparedLaunch, Stream
+
+if TYPE_CHECKING:
+    from kaio.runtime.buffer import GpuBuffer
+    from kaio.runtime.completion import Completion
+
+__all__ = ["SyncStream"]
+
+C = TypeVar("C", bound="Completion")
+
+
+def _waited(done: C) -> C:
+    """The same, done; what went wrong is raised to who asks it, as without the wait."""
+    done._block(None)
+    return done
+
+
+class SyncStream(Stream):
+    """Comes before the stream of a device among the bases of a class, and waits for all that it starts."""
+
+    def launch(self, *args: Any, **options: Any) -> Completion:
+        """See `Stream.launch`."""
+        return _waited(super().launch(*args, **options))
+
+    def prepare(self, *args: Any, **options: Any) -> PreparedLaunch:
+        """See `Stream.prepare`."""
+        return _SyncPrepared(super().prepare(*args, **options))
+
+    def copy(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
+        """See `Stream.copy`."""
+        return _waited(super().copy(target, source))
+
+    def set(self, target: GpuBuffer[Any], pattern: bytes) -> Completion:
+        """See `Stream.set`."""
+        return _waited(super().set(target, pattern))
+
+
+class _SyncPrepared:
+    """A launch made ready that is waited for each time."""
+
+    __slots__ = ("_prepared",)
+
+    def __init__(self, prepared: PreparedLaunch) -> None:
+        self._prepared = prepared
+
+    def launch(self) -> Completion:
+        """Launch it once more, and wait."""
+        return _waited(self._prepared.launch())
