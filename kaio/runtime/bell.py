@@ -77,6 +77,6 @@ class Bell:
         else:
             self._rung.acquire(timeout=timeout_s)
 
-    def __del__(self) -> None:
+    def __del__(self, spare: list[int] = _spare) -> None:  # at exit the name may be gone
         if self.address is not None:
-            _spare.append(self.address)
+            spare.append(self.address)

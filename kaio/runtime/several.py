@@ -124,9 +124,10 @@ class as_completed:
             for completion in self._completions:
                 completion._listen(inbox.put)
             for left in range(len(self._completions), 0, -1):
-                await inbox
-                if not inbox.arrived:
-                    raise self._late(left)
+                while not inbox.arrived:
+                    if inbox.is_closed:
+                        raise self._late(left)
+                    await inbox  # which whoever brought the one before may end too early
                 yield inbox.arrived.popleft()
         finally:
             if timer is not None:
@@ -138,18 +139,18 @@ class _Inbox(Completion):
 
     def __init__(self) -> None:
         self.arrived: deque[Completion] = deque()
-        self._is_closed = False
+        self.is_closed = False
 
     def put(self, done: Completion) -> None:
         self.arrived.append(done)
         self._tell()
 
     def close(self) -> None:
-        self._is_closed = True
+        self.is_closed = True
         self._tell()
 
     def _poll(self) -> bool:
-        return bool(self.arrived) or self._is_closed
+        return bool(self.arrived) or self.is_closed
 
     def __await__(self) -> Generator[Any, Any, None]:
         return self._arrive()

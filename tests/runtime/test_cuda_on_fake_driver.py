@@ -14,7 +14,9 @@ HERE = Path(__file__).parent
 COMPILER = shutil.which("cc")
 FILES = (
     "test_contract.py",
+    "test_completion.py",
     "test_cuda.py",
+    "test_cuda_completion.py",
     "test_cuda_faults.py",
     "test_order.py",
     "test_policy.py",

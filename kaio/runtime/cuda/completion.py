@@ -153,9 +153,9 @@ class CudaCompletion(Completion):
         strategy = self.stream.policy.completion
         if strategy != "host_fn" and self._poll_until(min(deadline, start + _SPIN_S)):
             return True
-        return self._wait(start, deadline, is_native=strategy != "polled")
+        return self._wait(start, deadline)
 
-    def _wait(self, start: float, deadline: float, is_native: bool) -> bool:
+    def _wait(self, start: float, deadline: float) -> bool:
         """Wait natively if that can be, else asking again and again; True once the work is done."""
         # A wait that timed out has left its bell, which will ring: the next one need not arm another.
         kept: Bell | None = self.__dict__.pop("_bell", None)
@@ -165,7 +165,7 @@ class CudaCompletion(Completion):
                 now = time.monotonic()
                 if now >= deadline:
                     break
-                if is_native and not is_armed and deadline - now > _SHORT_S:
+                if not is_armed and deadline - now > _SHORT_S:
                     is_armed = self._arm(bell)
                 bell.wait(min(_SAFETY_S if is_armed else pause_after(now - start), deadline - now))
                 is_done = self._poll()
@@ -176,7 +176,9 @@ class CudaCompletion(Completion):
 
     def _arm(self, bell: Bell) -> bool:
         event = self._event
-        return event is not None and self.stream.device.waiters.ring_after(event.handle, bell)
+        if event is None or self.stream.policy.completion == "polled":
+            return False
+        return self.stream.device.waiters.ring_after(event.handle, bell)
 
     def _poll_until(self, deadline: float) -> bool:
         while not self._poll():

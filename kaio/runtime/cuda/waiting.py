@@ -6,6 +6,7 @@ on the work's own stream would have to wait for it. It is not called after a fau
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ class Waiters:
     def __init__(self, device: CudaDevice) -> None:
         self._device = device
         self._streams: deque[Any] = deque()
-        self._made = 0
+        self._made, self._making = 0, threading.Lock()
 
     def ring_after(self, event: Any, bell: Bell) -> bool:
         """Ring the bell once the event has happened; False where that cannot be now, or is of no use after a fault."""
@@ -55,9 +56,10 @@ class Waiters:
             if not driver.cuStreamQuery(stream)[0]:
                 return stream
             self._streams.append(stream)
-        if self._made >= _MOST:
-            return None
-        self._made += 1
+        with self._making:
+            if self._made >= _MOST:
+                return None
+            self._made += 1
         with self._device.current():
             highest = driver.cuCtxGetStreamPriorityRange()[-1]
             code, stream = driver.cuStreamCreateWithPriority(driver.CUstream_flags.CU_STREAM_NON_BLOCKING, highest)
