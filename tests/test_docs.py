@@ -140,6 +140,7 @@ def test_every_name_of_the_language_is_on_the_page() -> None:
         "Completion",
         "Device",
         "GpuBuffer",
+        "Graph",
         "Stream",
     ]  # on the page of the host
     outside = {*classes, "as_completed", "devices", "gather", "trace", "D1", "D3"}
@@ -147,7 +148,9 @@ def test_every_name_of_the_language_is_on_the_page() -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("of", [kaio.Device, kaio.GpuBuffer, kaio.Stream, kaio.Completion], ids=lambda of: of.__name__)
+@pytest.mark.parametrize(
+    "of", [kaio.Device, kaio.GpuBuffer, kaio.Graph, kaio.Stream, kaio.Completion], ids=lambda of: of.__name__
+)
 def test_what_can_be_done_with_an_object_is_on_the_page_of_the_host(of: type) -> None:
     text = HOST.read_text(encoding="utf-8")
     public = {name for name in dir(of) if not name.startswith("_")} - {"done", "synchronize", "completed"}

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 from kaio.errors import BufferClosedError, LaunchError, is_message
 from kaio.launch.buffers import named
 from kaio.launch.launcher import Launcher
+from kaio.launch.recorded import changed, note_call
 from kaio.runtime import Completion, GpuBuffer
 
 __all__ = ["BoundLaunch"]
@@ -46,7 +47,10 @@ class BoundLaunch:
         """Launch once more; returns at once with the work's Completion."""
         __tracebackhide__ = is_message
         try:
-            return self._prepared.launch()
+            done = self._prepared.launch()
+            if done.stream.device.recordings:
+                note_call(done, self._launcher, self._values)
+            return done
         except BufferClosedError as problem:
             raise self._named(problem) from None
 
@@ -61,15 +65,7 @@ class BoundLaunch:
 
     def update(self, **changes: Any) -> None:
         """Change arguments by name, with all checks; if one fails, nothing changes."""
-        kernel = self._launcher.kernel
-        names = [param.name for param in kernel.parameters.params]
-        for name in changes:
-            if name not in names:
-                raise LaunchError(
-                    f"kernel `{kernel.name}` has no parameter `{name}`",
-                    help=f"its parameters are `{kernel.parameters.signature}`",
-                )
-        self._prepare([changes.get(name, value) for name, value in zip(names, self._values, strict=True)])
+        self._prepare(changed(self._launcher.kernel, self._values, changes))
 
     def __reduce__(self) -> NoReturn:
         raise LaunchError(

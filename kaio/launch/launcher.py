@@ -20,6 +20,7 @@ from kaio.launch.geometry import (
     three,
 )  # fmt: skip
 from kaio.launch.options import build_for, read_check, read_flag, read_run, shown
+from kaio.launch.recorded import note_call
 from kaio.launch.shared import SharedMemory, lay_out, read_counts
 from kaio.launch.together import check_cluster, read_cluster, together, whole_clusters
 from kaio.program import Build, Level
@@ -252,7 +253,7 @@ class Launcher:
         """
         __tracebackhide__ = is_message
         stream, variant, geometry, arguments, uses, shared_nbytes, together = self.ready(args, kwargs)
-        return stream.launch(
+        done = stream.launch(
             variant.loaded,
             geometry.grid,
             geometry.block,
@@ -263,6 +264,9 @@ class Launcher:
             together,
             self.run,
         )
+        if stream.device.recordings:
+            note_call(done, self, self.kernel.parameters.bind(args, kwargs))
+        return done
 
     __call__ = launch
 

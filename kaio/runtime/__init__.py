@@ -3,12 +3,13 @@
 from kaio.runtime.buffer import GpuBuffer
 from kaio.runtime.completion import Completion
 from kaio.runtime.device import Device, DeviceStats, MemoryInfo
+from kaio.runtime.graph import Graph
 from kaio.runtime.limits import Limits
 from kaio.runtime.opening import devices
 from kaio.runtime.several import as_completed, gather
 from kaio.runtime.stream import PreparedLaunch, Stream
 
 __all__ = [
-    "Completion", "Device", "DeviceStats", "GpuBuffer", "Limits", "MemoryInfo", "PreparedLaunch", "Stream",
+    "Completion", "Device", "DeviceStats", "GpuBuffer", "Graph", "Limits", "MemoryInfo", "PreparedLaunch", "Stream",
     "as_completed", "devices", "gather",
 ]  # fmt: skip

@@ -185,6 +185,7 @@ class GpuBuffer(NoArray, Generic[T]):
         Raises:
             KernelFault: the work that last wrote the buffer failed (or whatever else it failed with).
         """
+        self.device.refuse_recorded("a buffer cannot be read", "read it after `graph.launch()`, which waits for that")
         if out is not None:
             check_out(out, self)
         self._wait(writes=False)
@@ -204,6 +205,10 @@ class GpuBuffer(NoArray, Generic[T]):
                 self._check_writable()
                 return self.device.current_stream().copy(self, source)
             source = source.to_host()
+        self.device.refuse_recorded(
+            "an array of the host cannot be copied",
+            "copy before each launch of the graph, or from a buffer of the same device that both lie in one piece",
+        )
         check_unmasked(source)
         host = np.asarray(source)
         self._check_like(source, host.shape, dtype_of(host.dtype))
@@ -221,11 +226,8 @@ class GpuBuffer(NoArray, Generic[T]):
         self._check_writable()
         memory = self.memory
         with self.device._lock:
-            if memory.writer is not None and self.nbytes == memory.nbytes and not memory.closed:
-                self.device.check_usable()
-                # Nothing of what it wrote is left: the fill comes after it as after a reader, however it went.
-                memory.readers.setdefault(memory.writer.stream, memory.writer)
-                memory.writer = None
+            if self.nbytes == memory.nbytes and not memory.closed and not self._is_recorded():
+                memory.overwrite()
             self.check_usable()
             if self.is_contiguous:
                 return self.device.current_stream().set(self, pattern)
@@ -245,6 +247,10 @@ class GpuBuffer(NoArray, Generic[T]):
         if dtype is None:
             raise KaioError("`astype` takes a dtype (got None)", help="for example `x.astype(kaio.f32)`")
         return self.device.alloc_from(convert_array(self.to_host(), dtype_of(dtype)))
+
+    def _is_recorded(self) -> bool:
+        """Whether what the caller does goes into a graph."""
+        return bool(self.device.recordings) and self.device.recording() is not None
 
     def _wait(self, *, writes: bool) -> None:
         """Wait for the work that the host has to come after."""

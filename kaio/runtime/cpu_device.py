@@ -17,6 +17,7 @@ from kaio import print_abi as abi
 from kaio.program import Level
 from kaio.runtime.buffer import GpuBuffer
 from kaio.runtime.callbacks import finish_callbacks
+from kaio.runtime.cpu_graph import CpuGraph
 from kaio.runtime.cpu_stream import CpuStream, Servers
 from kaio.runtime.device import Device, MemoryInfo, Route
 from kaio.runtime.failures import Failures
@@ -149,6 +150,9 @@ class CpuDevice(Device):
     ) -> Stream:
         """A new stream. Priorities are not known here."""
         return CpuStream.make(self, read_priority(priority), self._stream_policy(completion, ordering, unknown))
+
+    def _make_graph(self) -> CpuGraph:
+        return CpuGraph.make(self)
 
     def _default_stream(self) -> Stream:
         return self._default

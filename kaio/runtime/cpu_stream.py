@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from kaio.errors import InternalError, KaioError
 from kaio.program import Access
 from kaio.runtime.completion import Completion
-from kaio.runtime.launch_order import Moment
+from kaio.runtime.launch_order import LaunchOrder, Moment
 from kaio.runtime.policy import Policy
 from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses
 from kaio.runtime.sync_stream import SyncStream
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kaio.runtime.cpu_device import CpuDevice
     from kaio.runtime.overlaps import Flight
 
-__all__ = ["CpuCompletion", "CpuStream", "Servers"]
+__all__ = ["CpuCompletion", "CpuStream", "Servers", "wait_at_prompt"]
 
 _KEPT = 16  # threads that wait for the next stream
 
@@ -164,7 +164,7 @@ def _is_in_use(buffer: GpuBuffer[Any], access: Access) -> bool:
     return False
 
 
-def _wait_at_prompt(done: CpuCompletion) -> None:
+def wait_at_prompt(done: CpuCompletion) -> None:
     """Wait for a launch whose threads may stop at a prompt, which Ctrl-C here does not take away."""
     while True:
         try:
@@ -251,6 +251,8 @@ class CpuStream(Stream):
         options: RunOptions = USUAL,
     ) -> Completion:
         """Launch a loaded host program; see `Stream.launch`."""
+        if self.device.recordings and (lane := self._lane()) is not None:
+            return lane.launch(loaded, grid, block, arguments, uses, shared_nbytes, timed, together, options)  # type: ignore[no-any-return]
         if 0 in grid:
             return Completion.completed(self)
         if together is None and options == USUAL and loaded.short is not None:
@@ -274,7 +276,7 @@ class CpuStream(Stream):
         for (buffer, _), kept in zip(uses, unwritten, strict=False):
             buffer.memory.unwritten = kept
         if loaded.kernel.breaks:  # a prompt and whoever launches would both read what is typed
-            _wait_at_prompt(done)
+            wait_at_prompt(done)
         return done
 
     def _run_here(
@@ -354,11 +356,19 @@ class CpuStream(Stream):
 
     def copy(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
         """Copy between contiguous buffers of one size."""
+        if self.device.recordings and (lane := self._lane()) is not None:
+            return lane.copy(target, source)  # type: ignore[no-any-return]
+        if not target.nbytes:
+            return Completion.completed(self)
         to, start, nbytes = target.pointer, source.pointer, source.nbytes
         return self.submit(lambda: ctypes.memmove(to, start, nbytes), ((target, "Out"), (source, "In")), what="copy")
 
     def set(self, target: GpuBuffer[Any], pattern: bytes) -> Completion:
         """Repeat the bytes of one element over a contiguous buffer."""
+        if self.device.recordings and (lane := self._lane()) is not None:
+            return lane.set(target, pattern)  # type: ignore[no-any-return]
+        if not target.size:
+            return Completion.completed(self)
         pointer, size = target.pointer, target.size
         return self.submit(lambda: _repeat(pointer, pattern, size), ((target, "Out"),), what="fill")
 
@@ -370,8 +380,9 @@ class CpuStream(Stream):
         loaded: Any = None,
         what: str = "work",
         flight: Flight | None = None,
+        place: Callable[[LaunchOrder], Moment] | None = None,
     ) -> CpuCompletion:
-        """Queue a call after the earlier work on the buffers that it uses."""
+        """Queue a call after the earlier work on the buffers that it uses; `place` finds its place in the order."""
         done = CpuCompletion(self)
         done._timed, done._loaded = timed, loaded
         if loaded is None:
@@ -388,7 +399,8 @@ class CpuStream(Stream):
                 if access != "In":
                     readers += [r for r in memory.readers.values() if r.stream is not self and not r._finished]
             if self.device.order is not None:
-                done._moment = self.device.order.submit(self, uses)
+                order = self.device.order
+                done._moment = order.submit(self, uses) if place is None else place(order)
                 if flight is not None:
                     self.device.overlaps.start(flight, done._moment)
             for buffer, access in uses:

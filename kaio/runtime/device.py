@@ -21,6 +21,7 @@ from kaio.runtime.conversion import check_unmasked
 from kaio.runtime.elsewhere import Shown, answer, refuse_arguments, visible
 from kaio.runtime.failures import Failures
 from kaio.runtime.foreign import Foreign, read_foreign
+from kaio.runtime.graph import Graph
 from kaio.runtime.layout import byte_range, contiguous_strides, overlay, read_shape
 from kaio.runtime.limits import Limits
 from kaio.runtime.memory import Memory
@@ -39,7 +40,7 @@ T = TypeVar("T")
 _MISSING: Any = None
 _PUBLIC = frozenset(
     (
-        "alloc_empty", "alloc_from", "alloc_zeros", "capability", "check", "current_stream", "generation",
+        "alloc_empty", "alloc_from", "alloc_zeros", "capability", "check", "current_stream", "generation", "graph",
         "import_array", "kind", "limits", "memory", "name", "ordinal", "stats", "stream", "target", "wait",
     )
 )  # fmt: skip
@@ -111,6 +112,8 @@ class Device(metaclass=Shown):
     _released: deque[int]
     _lock: threading.RLock
     failures: Failures
+    recordings: tuple[Graph, ...] = ()  # that somebody records now
+    _recording: ContextVar[Graph | None]
     _entered: ContextVar[tuple[Stream, ...]]
     _streams: weakref.WeakSet[Stream]
     _memories: weakref.WeakSet[Memory]
@@ -239,6 +242,10 @@ class Device(metaclass=Shown):
         >>> Device("cpu").alloc_from([[1.0, 2.0]])
         GpuBuffer(f64[1, 2] on cpu)
         """
+        self.refuse_recorded(
+            "an array of the host cannot be copied",
+            "make the buffer before the block, and copy into it before each launch of the graph",
+        )
         host = self._host_array(array)
         dtype = dtype_of(host.dtype)
         self.check_usable()
@@ -286,7 +293,10 @@ class Device(metaclass=Shown):
         self.check_usable()
         if nbytes >= 1 << 63:  # more than can be asked of a driver
             raise self._out_of_memory(nbytes)
-        return self._made(self._allocate(nbytes, zero), sizes, element)
+        made = self._made(self._allocate(nbytes, zero), sizes, element)
+        if zero and self.recordings and self.recording() is not None:
+            self.current_stream().set(made, bytes(element.itemsize))  # each launch of the graph begins with zeros
+        return made
 
     def _made(self, memory: Memory, shape: tuple[int, ...], dtype: DType) -> GpuBuffer[Any]:
         nbytes = memory.nbytes
@@ -391,10 +401,45 @@ class Device(metaclass=Shown):
                 break
         self._entered.set(tuple(entered))
 
+    # Graphs.
+
+    def graph(self) -> Graph:
+        """A graph of work: `with device.graph() as graph:` records what the block launches, `graph.launch()` runs it.
+
+        See `kaio.Graph`. One block is recorded at a time in one thread or task; others go on with the device meanwhile.
+        """
+        return self._make_graph()
+
+    def _make_graph(self) -> Graph:
+        raise NotImplementedError
+
+    def recording(self) -> Graph | None:
+        """The graph that the caller records, if it does. Ask `recordings` first, which costs nothing."""
+        graph = self._recording.get()
+        return graph if graph is not None and graph.is_recording else None
+
+    def start_recording(self, graph: Graph) -> None:
+        """The caller records from now on; called by `Graph`."""
+        self._recording.set(graph)
+        with self._lock:
+            self.recordings = (*self.recordings, graph)
+
+    def end_recording(self, graph: Graph) -> None:
+        """Undo `start_recording`."""
+        self._recording.set(None)
+        with self._lock:
+            self.recordings = tuple(other for other in self.recordings if other is not graph)
+
+    def refuse_recorded(self, what: str, way_out: str) -> None:
+        """Raise KaioError for what cannot be done while the caller records a graph."""
+        if self.recordings and self.recording() is not None:
+            raise KaioError(f"{what} while a graph is recorded on {self}, where nothing runs yet", help=way_out)
+
     def wait(self, timeout_s: float | None = None, **unknown: Never) -> None:
         """Wait for all work on this device; raises a failure that nobody saw yet, or CompletionTimeout."""
         if unknown:
             refuse_arguments("wait", unknown, TIMEOUT)
+        self.refuse_recorded("a device cannot be waited for", "launch the graph after its block, and wait for that")
         with self._lock:
             tails = [stream._tail() for stream in self._streams]
         if not gather(*tails)._block(read_timeout(timeout_s)):
@@ -438,6 +483,7 @@ class Device(metaclass=Shown):
         self._stats, self._released = DeviceStats(0, 0, 0), deque()
         self._lock, self.failures = threading.RLock(), Failures()
         self._entered = ContextVar(f"streams of {self}", default=())
+        self._recording = ContextVar(f"graph on {self}", default=None)
         self._streams, self._memories = weakref.WeakSet(), weakref.WeakSet()
         atexit.register(self._log_unseen)
 

@@ -8,9 +8,9 @@ one array are two buffers, between which kaio does not order work. What comes af
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
@@ -55,13 +55,15 @@ class LaunchOrder:
         self._uses: WeakKeyDictionary[Memory, _Use] = WeakKeyDictionary()
         self._streams = 0
 
-    def submit(self, stream: Stream, uses: Uses) -> Moment:
-        """Work that is submitted now, and waits for earlier work on the buffers that it uses."""
+    def submit(self, stream: Any, uses: Uses, after: Iterable[Moment] = ()) -> Moment:
+        """Work that is submitted now, and waits for earlier work on the buffers that it uses, and for these works."""
         with self._lock:
             before = dict(self._host)
             last = self._last.get(stream)
             if last is not None:
                 _add(before, last.before)
+            for moment in after:
+                _add(before, moment.before)
             for buffer, access in uses:
                 use = self._uses.get(buffer.memory)
                 if use is not None:

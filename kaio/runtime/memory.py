@@ -73,6 +73,13 @@ class Memory:
             alone = len(self.readers) == 1 and (self.writer is None or self.writer.stream is stream)
             self.stream = stream if alone and self.foreign_stream is None else None
 
+    def overwrite(self) -> None:
+        """All of it is about to be overwritten: that comes after what wrote it as after a reader, however it went."""
+        if self.writer is not None:
+            self.device.check_usable()
+            self.readers.setdefault(self.writer.stream, self.writer)
+            self.writer = None
+
     def users(self, writes: bool = True) -> list[Completion]:
         """All work that the host has to wait for before it reads or, if `writes`, writes the memory itself."""
         found = [] if self.writer is None else [self.writer]

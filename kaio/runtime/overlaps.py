@@ -116,12 +116,16 @@ class Overlaps:
         try:
             run(flight=flight)
         except BaseException:
-            with self._lock:
-                self._flying.remove(flight)
+            self.drop(flight)
             raise
         for other in self._finish(flight):
             for found in _conflicts(flight, other):
                 raise replayable(found, flight.schedule)
+
+    def drop(self, flight: Flight) -> None:
+        """A launch that was submitted does not run."""
+        with self._lock:
+            self._flying.remove(flight)
 
     def _finish(self, flight: Flight) -> list[Flight]:
         """A launch is done; those that are done too, and not ordered with it."""

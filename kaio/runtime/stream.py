@@ -131,12 +131,20 @@ class Stream(metaclass=Shown):
         """A completion of all work so far; never fails."""
         raise NotImplementedError
 
+    def _lane(self) -> Any:
+        """What stands for this stream in the graph that the caller records, None if it records none."""
+        graph = self.device.recording()
+        return None if graph is None else graph.lane(self)
+
     # What a user sees.
 
     def wait(self, timeout_s: float | None = None, **unknown: Never) -> None:
         """Wait for all work so far; raises a failure that nobody saw yet, or CompletionTimeout."""
         if unknown:
             refuse_arguments("wait", unknown, TIMEOUT)
+        self.device.refuse_recorded(
+            "a stream cannot be waited for", "leave its block: what follows comes after its work"
+        )
         if not self._tail()._block(read_timeout(timeout_s)):
             raise CompletionTimeout(f"the work on {self!r} is not done after {timeout_s} s; it goes on")
         self.device.raise_unseen(self)
@@ -152,7 +160,15 @@ class Stream(metaclass=Shown):
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.device.leave_stream(self)
-        self._end(error)
+        if not self._is_joined():
+            self._end(error)
+
+    def _is_joined(self) -> bool:
+        """Whether the caller records a graph: nothing is waited for then, and what it records from now on follows."""
+        graph = self.device.recording() if self.device.recordings else None
+        if graph is not None:
+            graph.join(self)
+        return graph is not None
 
     def _end(self, error: BaseException | None) -> None:
         """Wait, and raise what failed, unless the block itself failed with `error`: that goes first."""
@@ -169,8 +185,9 @@ class Stream(metaclass=Shown):
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.device.leave_stream(self)
-        await _Arrival(self._tail())
-        self._end(error)
+        if not self._is_joined():
+            await _Arrival(self._tail())
+            self._end(error)
 
     def __dir__(self) -> list[str]:
         return visible(super().__dir__(), self._public)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kaio.runtime.recorded import Recorded
 from kaio.runtime.stream import PreparedLaunch, Stream
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ C = TypeVar("C", bound="Completion")
 
 def _waited(done: C) -> C:
     """The same, done; what went wrong is raised to who asks it, as without the wait."""
-    done._block(None)
+    if not isinstance(done, Recorded):  # which runs when its graph is launched
+        done._block(None)
     return done
 
 

@@ -395,8 +395,8 @@ def test_dir_shows_what_users_use(device: Any, numbers: Any) -> None:
         return " ".join(name for name in dir(thing) if not name.startswith("_"))
 
     assert shown(device) == (
-        "alloc_empty alloc_from alloc_zeros capability check current_stream generation import_array kind limits memory "
-        "name ordinal stats stream target wait"
+        "alloc_empty alloc_from alloc_zeros capability check current_stream generation graph import_array kind limits "
+        "memory name ordinal stats stream target wait"
     )
     assert shown(device.current_stream()).replace("handle ", "") == "device is_done priority wait"
     assert shown(numbers.fill(0)) == "add_done_callback elapsed_ms future is_done result stream wait"

@@ -18,6 +18,8 @@ FILES = (
     "test_cuda.py",
     "test_cuda_completion.py",
     "test_cuda_faults.py",
+    "test_cuda_graph.py",
+    "test_graph.py",
     "test_order.py",
     "test_policy.py",
 )

@@ -18,6 +18,7 @@ from kaio.runtime.cuda.completion import CudaCompletion, Events
 from kaio.runtime.cuda.context import Current, describe, make_pool, unused_nbytes
 from kaio.runtime.cuda.driver import DriverError, done, driver, is_sticky, start
 from kaio.runtime.cuda.faults import CheckedCompletion, Records
+from kaio.runtime.cuda.graph import CudaGraph
 from kaio.runtime.cuda.launch import ArgumentBlock, CudaLoaded
 from kaio.runtime.cuda.printing import CudaPrints
 from kaio.runtime.cuda.stream import CudaStream
@@ -46,7 +47,7 @@ class CudaDevice(Device):
     waiters: Waiters
     scratch: ArgumentBlock
     dropped: deque[tuple[int, Any, list[Completion]]]
-    ended: deque[Any]  # the driver's streams whose objects are gone
+    ended: deque[Any]  # what the driver is to destroy, as its objects are gone: the function and the handle
     fault_seen: bool
     prints: CudaPrints | None
     records: Records
@@ -242,6 +243,9 @@ class CudaDevice(Device):
         self.check_usable()
         return CudaStream.make(self, read_priority(priority), policy)
 
+    def _make_graph(self) -> CudaGraph:
+        return CudaGraph.make(self)
+
     def _default_stream(self) -> Stream:
         return self._default
 
@@ -317,12 +321,12 @@ class CudaDevice(Device):
             self._destroy_ended()
 
     def _destroy_ended(self) -> None:
-        """Destroy streams, each one turn after it was dropped.
+        """Destroy streams and graphs, each one turn after it was dropped.
 
         In a cycle of garbage a stream may be finalised before the memory that is to be freed on it is dropped.
         """
-        for raw in self._unused:
-            driver.cuStreamDestroy(raw)  # returns at once; the driver finishes the work that is left
+        for destroy, raw in self._unused:
+            destroy(raw)  # returns at once; the driver finishes the work that is left
         self._unused = [self.ended.popleft() for _ in range(len(self.ended))]
 
     def after_close(self) -> None:

@@ -17,7 +17,8 @@ except ImportError as problem:
     ) from problem
 
 __all__ = [
-    "NOT_READY", "DriverError", "count_devices", "done", "driver", "is_sticky", "launch_host_function", "start",
+    "NOT_READY", "DriverError", "add_edges", "count_devices", "done", "driver", "is_sticky",
+    "launch_host_function", "start",
 ]  # fmt: skip
 
 NOT_READY = driver.CUresult.CUDA_ERROR_NOT_READY
@@ -61,6 +62,15 @@ def done(answer: tuple[Any, ...]) -> Any:
     if answer[0]:
         raise DriverError(answer[0])
     return answer[1] if len(answer) == 2 else answer[1:]
+
+
+def add_edges(graph: Any, edges: list[tuple[Any, Any]]) -> tuple[Any, ...]:
+    """Let nodes of a graph come after others: pairs of an earlier and a later one, of which there is no edge yet."""
+    earlier, later = [one for one, _ in edges], [two for _, two in edges]
+    # Bindings of CUDA 12 have the first version of the call, which takes no kinds of edges.
+    kinds = () if driver.CUDA_VERSION < 13000 else (None,)
+    answer: tuple[Any, ...] = driver.cuGraphAddDependencies(graph, earlier, later, *kinds, len(edges))
+    return answer
 
 
 def is_sticky(code: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kaio import fault_abi as abi
@@ -15,8 +16,9 @@ from kaio.runtime.stream import Dims
 
 if TYPE_CHECKING:
     from kaio.runtime.cuda.device import CudaDevice
+    from kaio.runtime.cuda.launch import CudaLoaded
 
-__all__ = ["CheckedCompletion", "Record", "Records"]
+__all__ = ["CheckedCompletion", "Lent", "Record", "Records"]
 
 _FEWEST = 64  # are made at once; later as many again as there are
 _RING_NBYTES = abi.LENGTH * abi.ENTRY.size
@@ -80,26 +82,29 @@ class Records:
             self.free.append(record)
 
 
+# A record with the program that leaves there what it finds, and its grid and block.
+Lent = tuple[Record, "CudaLoaded", tuple[Dims, Dims]]
+
+
 class CheckedCompletion(CudaCompletion):
     """A launch with checks. Its device keeps it until it is known how it ended, so that no fault is lost."""
 
-    _record: Record | None
-    _dims: tuple[Dims, Dims]  # grid and block
+    _lent: Sequence[Lent]
 
-    def lend(self, record: Record, dims: tuple[Dims, Dims]) -> None:
-        """Say where the kernel leaves what it finds. The lock of the device is held."""
-        self._record, self._dims = record, dims
+    def lend(self, *lent: Lent) -> None:
+        """Say where each kernel leaves what it finds: one, or those of a graph. The lock of the device is held."""
+        self._lent = lent
         self.stream.device.watched[self] = None
 
     def _finish(self, error: KaioError | None) -> None:
         device, is_failed = self.stream.device, False
         with device._lock:
-            record, self._record = self._record, None
-            if record is not None:
+            lent, self._lent = self._lent, ()
+            for record, loaded, dims in lent:
                 found = record.read()
-                if found is not None:
-                    self._error, is_failed = self._fault(found), True
-                device.records.give_back(record, is_failed)
+                if found is not None and not is_failed:
+                    self._error, is_failed = self._fault(found, loaded, dims), True
+                device.records.give_back(record, found is not None)
         super()._finish(error)
         device.watched.pop(self, None)
         if is_failed:
@@ -114,10 +119,10 @@ class CheckedCompletion(CudaCompletion):
                 earlier._poll()
         return super()._inherited()
 
-    def _fault(self, entry: tuple[int, ...]) -> KaioError:
+    def _fault(self, entry: tuple[int, ...], loaded: CudaLoaded, dims: tuple[Dims, Dims]) -> KaioError:
         _, block, thread, site, index, size = entry
         record = FaultRecord(host_abi.FAILED, block, site, thread, 0, index, size, lambda word, thread: 0)
-        error = fault_error(self._loaded.program, record, *self._dims)
+        error = fault_error(loaded.program, record, *dims)
         if self.stream.device.fault is not None:
             error.add_note(
                 f"{self.stream.device} cannot be used any more in this process: threads of this kernel wait at a named "

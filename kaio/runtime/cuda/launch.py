@@ -99,6 +99,7 @@ class CudaPrepared:
         "_block",
         "_empty",
         "_function",
+        "_launch",
         "_loaded",
         "_lock",
         "_stream",
@@ -129,6 +130,7 @@ class CudaPrepared:
                 loaded.function, grid, block, shared_nbytes, stream.raw, extra, together
             )  # fmt: skip
         self._stream, self._loaded, self._uses, self._timed = stream, loaded, uses, timed
+        self._launch = loaded, grid, block, arguments, uses, shared_nbytes, timed, together
         self._empty = 0 in grid
         self._submit, self._lock = stream.submit, stream.device._lock
 
@@ -136,6 +138,8 @@ class CudaPrepared:
         """Launch it once more."""
         if self._empty:
             return Completion.completed(self._stream)
+        if self._stream.device.recordings:
+            return self._stream.launch(*self._launch)
         with self._lock:
             return self._submit(self._function, self._arguments, self._uses, self._loaded, self._timed)
 
@@ -149,12 +153,15 @@ class CheckedPrepared(CudaPrepared):
         self, stream: CudaStream, loaded: CudaLoaded, grid: Dims, block: Dims, arguments: bytes, *rest: Any
     ) -> None:
         super().__init__(stream, loaded, grid, block, with_room(arguments, loaded), *rest)
+        self._launch = loaded, grid, block, arguments, *rest
         self._dims = grid, block
 
     def launch(self) -> Completion:
         """Launch it once more, with a record of its own."""
         if self._empty:
             return Completion.completed(self._stream)
+        if self._stream.device.recordings:
+            return self._stream.launch(*self._launch)
         self._stream.device.make_room()
         with self._lock:
             record = self._stream.device.records.take()

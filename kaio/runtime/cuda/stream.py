@@ -81,7 +81,7 @@ class CudaStream(Stream):
     def __del__(self) -> None:
         raw = getattr(self, "raw", None)
         if raw is not None:
-            self.device.ended.append(raw)  # memory that it used may still have to be freed on it
+            self.device.ended.append((driver.cuStreamDestroy, raw))  # memory that it used may still be freed on it
 
     # Launching.
 
@@ -98,6 +98,8 @@ class CudaStream(Stream):
         options: RunOptions = USUAL,
     ) -> Completion:
         """Launch a loaded CUDA program; see `Stream.launch`."""
+        if self.device.recordings and (lane := self._lane()) is not None:
+            return lane.launch(loaded, grid, block, arguments, uses, shared_nbytes, timed, together, options)  # type: ignore[no-any-return]
         if 0 in grid:
             return Completion.completed(self)
         device = self.device
@@ -146,7 +148,7 @@ class CudaStream(Stream):
             self.device.records.give_back(record, is_used=False)
             raise
         assert isinstance(work, CheckedCompletion)
-        work.lend(record, dims)
+        work.lend((record, call[3], dims))
         return work
 
     def prepare(
@@ -169,6 +171,8 @@ class CudaStream(Stream):
 
     def copy(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
         """Copy between contiguous buffers of one size."""
+        if self.device.recordings and (lane := self._lane()) is not None:
+            return lane.copy(target, source)  # type: ignore[no-any-return]
         if not target.nbytes:
             return Completion.completed(self)
         uses: Uses = ((target, "Out"), (source, "In"))
@@ -180,13 +184,15 @@ class CudaStream(Stream):
 
     def set(self, target: GpuBuffer[Any], pattern: bytes) -> Completion:
         """Repeat the bytes of one element over a contiguous buffer."""
+        if self.device.recordings and (lane := self._lane()) is not None:
+            return lane.set(target, pattern)  # type: ignore[no-any-return]
         if not target.size:
             return Completion.completed(self)
         uses: Uses = ((target, "Out"),)
         with self.device._lock:
             for function, arguments in memsets(target.pointer, pattern, target.size):
                 work = self.submit(function, (*arguments, self.raw), uses)
-        work._what = "fill"
+                work._what = "fill"
         return work
 
     def submit(

@@ -13,12 +13,16 @@
 
 typedef uint64_t u64;
 typedef struct Op { struct Op *next; int kind; char *a, *b; u64 n, v, w; } Op;
-typedef struct { pthread_t thread; Op *head, **tail; u64 given, done; int closing; } Stream;
+typedef struct { void **nodes; int count; } Tips;  // of a capture (graphs.c): what comes next is behind these
+typedef struct Stream {
+    pthread_t thread; Op *head, **tail; u64 given, done; int closing;
+    struct Capture *capture; Tips tips; struct Stream *joined[16]; int joined_count;
+} Stream;
 // Each recording of an event has a fence of its own: who waits for an earlier one is not disturbed. Fences are leaked.
 typedef struct { int done; double when; } Fence;
-typedef struct { Fence *fence; } Event;
+typedef struct { Fence *fence; struct Capture *capture; Tips tips; } Event;
 typedef struct Free { struct Free *next; char *at; u64 n; } Free;
-enum { COPY, SET, RECORD, WAIT_EVENT, WAIT_WORD, WRITE_WORD, FREE, HOST, SAXPY, FAULT, CHECKED, TRAPPING, TRAP, ENDLESS, HUNGRY, KINDS };
+enum { COPY, SET, RECORD, WAIT_EVENT, WAIT_WORD, WRITE_WORD, FREE, HOST, GRAPH, NOTHING, SAXPY, FAULT, CHECKED, TRAPPING, TRAP, ENDLESS, HUNGRY, KINDS };
 static const char *KERNELS[KINDS] = {[SAXPY] = "saxpy", [FAULT] = "fault", [CHECKED] = "checked", [TRAPPING] = "trapping",
     [TRAP] = "trap", [ENDLESS] = "endless", [HUNGRY] = "hungry"};
 typedef struct { u64 key, block; unsigned thread, site; int64_t index, size; } Entry;
@@ -47,6 +51,9 @@ static double now(void) {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * 1e3 + t.tv_nsec * 1e-6;
 }
+
+struct Run;
+static void perform_graph(struct Run *run);
 
 static void perform(Op *op) {  // with the lock held, which waiting gives up
     Fence *fence = (Fence *)op->a;
@@ -95,6 +102,7 @@ static void perform(Op *op) {  // with the lock held, which waiting gives up
         free(op->b);
         break;
     }
+    case GRAPH: perform_graph((struct Run *)op->a); break;
     case FAULT: error = ILLEGAL_ADDRESS; break;
     case TRAP: error = LAUNCH_FAILED; break;
     case ENDLESS: {  // counts in the first element of its buffer until the process ends
@@ -127,7 +135,10 @@ static void *serve(void *self) {
     return 0;
 }
 
+static int captured(Stream *stream, Op op);
+
 static int put(Stream *stream, Op wanted) {  // with the lock held
+    if (stream->capture) return captured(stream, wanted);
     Op *op = malloc(sizeof *op);
     *op = wanted;
     op->next = 0;
@@ -146,6 +157,7 @@ static int drain(Stream *stream) {
 
 #define LOCKED(...) do { pthread_mutex_lock(&lock); int r_ = error; if (!r_) { __VA_ARGS__; } pthread_mutex_unlock(&lock); return r_; } while (0)
 #define DO(...) r_ = put(s, (Op){0, __VA_ARGS__})
+#include "graphs.c"
 
 int cuInit(unsigned f) { return 0; }
 int cuDriverGetVersion(int *v) { *v = 13000; return 0; }
@@ -165,13 +177,13 @@ int cuCtxSetCurrent(u64 c) { context = c; return 0; }
 int cuCtxPushCurrent(u64 c) { context = c; return 0; }
 int cuCtxPopCurrent(u64 *c) { context = 0; return 0; }
 int cuCtxGetStreamPriorityRange(int *least, int *greatest) { *least = 0; *greatest = -5; return 0; }
-int cuCtxSynchronize(void) { return error; }
+int cuCtxSynchronize(void) { int r = unsafe(); return r ? r : error; }
 int cuMemPoolCreate(u64 *p, int *properties) { *p = 55; return properties[0] != 1 || properties[2] != 1; }
 int cuMemPoolSetAttribute(u64 p, int which, void *v) { return 0; }
 int cuMemPoolGetAttribute(u64 p, int which, u64 *v) { *v = 0; return 0; }
 int cuMemPoolTrimTo(u64 p, size_t n) { note("trim\n"); return 0; }
 int cuMemGetInfo(size_t *f, size_t *t) { *f = 1ull << 33; *t = 1ull << 34; return 0; }
-int cuMemHostAlloc(void **p, size_t n, unsigned f) { *p = calloc(1, n); return 0; }
+int cuMemHostAlloc(void **p, size_t n, unsigned f) { *p = calloc(1, n); return unsafe(); }
 
 typedef struct { u64 n, pad[7]; } Head;  // 64 bytes in front of every allocation
 int cuMemAllocFromPoolAsync(char **at, size_t n, u64 pool, Stream *s) {
@@ -217,16 +229,25 @@ int cuStreamDestroy(Stream *s) {
 int cuStreamWriteValue64(Stream *s, char *at, u64 v, unsigned f) { LOCKED(DO(WRITE_WORD, at, 0, 0, v)); }
 int cuStreamQuery(Stream *s) { LOCKED(r_ = s->done < s->given ? NOT_READY : 0); }
 int cuLaunchHostFunc(Stream *s, void *function, void *data) { LOCKED(note("host\n"); DO(HOST, function, data)); }
-int cuStreamSynchronize(Stream *s) { LOCKED(r_ = drain(s)); }
-int cuEventSynchronize(Event *e) { LOCKED(while (e->fence && !e->fence->done && !error) pthread_cond_wait(&changed, &lock); r_ = error); }
+int cuStreamSynchronize(Stream *s) { int r = unsafe(); if (r) return r; LOCKED(r_ = drain(s)); }
+int cuEventSynchronize(Event *e) { int r = unsafe(); if (r) return r; LOCKED(while (e->fence && !e->fence->done && !error) pthread_cond_wait(&changed, &lock); r_ = error); }
 int cuStreamWaitEvent(Stream *s, Event *e, unsigned f) {
     if ((u64)s <= 2) return cuEventSynchronize(e); /* the default streams, on which nothing else is done */
+    if (s->capture || e->capture) LOCKED(r_ = captured_wait(s, e));
     LOCKED(note("wait\n"); if (e->fence) DO(WAIT_EVENT, (char *)e->fence));
 }
 int cuStreamWaitValue32(Stream *s, char *at, uint32_t v, unsigned f) { LOCKED(note("hold\n"); DO(WAIT_WORD, at, 0, 0, v)); }
 int cuEventCreate(Event **e, unsigned f) { *e = calloc(1, sizeof **e); return 0; }
-int cuEventRecord(Event *e, Stream *s) { LOCKED(note("record\n"); e->fence = calloc(1, sizeof(Fence)); DO(RECORD, (char *)e->fence)); }
-int cuEventQuery(Event *e) { LOCKED(r_ = e->fence && !e->fence->done ? NOT_READY : 0); }
+int cuEventRecord(Event *e, Stream *s) {
+    if (s->capture) LOCKED(r_ = captured_record(e, s));
+    e->capture = 0;
+    LOCKED(note("record\n"); e->fence = calloc(1, sizeof(Fence)); DO(RECORD, (char *)e->fence));
+}
+int cuEventQuery(Event *e) {
+    int r = e->capture ? CAPTURED_EVENT : unsafe();
+    if (r) return r;
+    LOCKED(r_ = e->fence && !e->fence->done ? NOT_READY : 0);
+}
 int cuEventElapsedTime(float *ms, Event *a, Event *b) { *ms = b->fence->when - a->fence->when; return 0; }
 int cuModuleLoadData(u64 *m, const void *image) { *m = 33; return 0; }
 int cuModuleGetFunction(u64 *f, u64 m, const char *name) {
@@ -268,12 +289,12 @@ int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, u64 f, int threads, size
 #include "interprocess.c"
 
 int cuGetErrorName(int code, const char **s) {
-    *s = code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY"
+    *s = code == 900 ? "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED" : code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY"
        : code == 500 ? "CUDA_ERROR_NOT_FOUND" : code == 719 ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_INVALID_VALUE";
     return 0;
 }
 int cuGetErrorString(int code, const char **s) {
-    *s = code == 700 ? "an illegal memory access was encountered" : code == 2 ? "out of memory"
+    *s = code == 900 ? "operation not permitted when stream is capturing" : code == 700 ? "an illegal memory access was encountered" : code == 2 ? "out of memory"
        : code == 500 ? "named symbol not found" : code == 719 ? "unspecified launch failure" : "invalid argument";
     return 0;
 }

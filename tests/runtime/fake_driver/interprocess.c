@@ -35,6 +35,8 @@ static int unmap(Shared **at) {
 
 int cuMemAlloc(char **at, size_t n) {
     if (!context) return INVALID_CONTEXT;
+    int r = unsafe();
+    if (r) return r;
     if (!n) return INVALID_VALUE;
     if (n > 1ull << 34) return OUT_OF_MEMORY;
     LOCKED(

@@ -1,0 +1,216 @@
+"""Graphs of the CPU device: a list of calls, which is one piece of work on a stream each time it is launched.
+
+The calls are made in the order of the recording, which keeps all edges. What `check="full"` knows of memory and of the
+order of work goes by each call, as it does without a graph: two launches of a graph that nothing orders race.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kaio.errors import LaunchError
+from kaio.runtime.completion import Completion
+from kaio.runtime.cpu_stream import CpuStream, wait_at_prompt
+from kaio.runtime.graph import Graph
+from kaio.runtime.launch_order import LaunchOrder, Moment
+from kaio.runtime.recorded import Recorded
+from kaio.runtime.stream import USUAL, Dims, RunOptions, Stream, Together, Uses
+
+if TYPE_CHECKING:
+    from kaio.runtime.cpu_device import CpuDevice
+    from kaio.runtime.memory import Memory
+    from kaio.runtime.overlaps import Flight
+
+__all__ = ["CpuGraph"]
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """A kernel with its arguments."""
+
+    loaded: Any
+    grid: Dims
+    block: Dims
+    arguments: bytes
+    shared_nbytes: int
+    cluster: Dims
+    options: RunOptions
+
+    def bind(self, workers: Any, unwritten: list[Any]) -> Callable[..., object]:
+        """What runs it once."""
+        return partial(
+            self.loaded.kernel.run, self.grid, self.block, self.arguments, workers, self.shared_nbytes, self.cluster,
+            self.options, unwritten,
+        )  # fmt: skip
+
+
+class _Line:
+    """What stands for a stream inside of a graph, where the order of work is looked at."""
+
+    __slots__ = ("__weakref__",)
+
+
+@dataclass(slots=True)
+class _Step:
+    """One call of a launch of a graph."""
+
+    work: Recorded
+    call: Callable[..., object]
+    flight: Flight | None = None
+
+
+class CpuGraph(Graph):
+    """A graph of the CPU device."""
+
+    device: CpuDevice
+    _calls: list[_Kernel | Callable[[], object]]  # of the works
+    _lines: dict[Stream, _Line]
+
+    def _begin(self) -> None:
+        self._calls, self._lines = [], {}
+
+    def _make_lane(self, stream: Stream) -> Stream:
+        assert isinstance(stream, CpuStream)
+        return CpuLane.make_for(self, stream)
+
+    def _abandon(self) -> None:
+        self._calls = []
+
+    def record(self, work: Recorded, call: _Kernel | Callable[[], object]) -> None:
+        """Note one more call. The lock of the device is held."""
+        self.add(work)
+        self._calls.append(call)
+        self._lines.setdefault(work.stream, _Line())
+
+    def _change(self, work: Recorded, ready: tuple[Any, ...], missing: Sequence[tuple[int, int]]) -> None:
+        _, loaded, grid, block, arguments, _, shared_nbytes, _, together, options = ready
+        cluster = (1, 1, 1) if together is None else together.cluster
+        self._calls[work.number] = _Kernel(loaded, grid, block, bytes(arguments), shared_nbytes, cluster, options)
+        self.order_anew(missing)
+
+    # Launching.
+
+    def _submit(self, stream: Stream, timed: bool) -> Completion:
+        assert isinstance(stream, CpuStream)
+        with self.device._lock:
+            for memory in self._overwritten:
+                memory.overwrite()
+            unwritten = {buffer.memory: buffer.memory.unwritten for buffer, _ in self._uses}
+            steps = self._steps(unwritten)
+            done = stream.submit(
+                partial(self._run, steps), self._uses, timed, what=self.spelled().removeprefix("the "),
+                place=partial(self._place, stream, steps),
+            )  # fmt: skip
+            for memory, kept in unwritten.items():
+                memory.unwritten = kept
+        if any(isinstance(call, _Kernel) and call.loaded.kernel.breaks for call in self._calls):
+            wait_at_prompt(done)
+        return done
+
+    def _steps(self, unwritten: dict[Memory, Any]) -> list[_Step]:
+        """What one launch of the graph does; `unwritten` is what nobody has written before, and then after it."""
+        steps = []
+        for work, call in zip(self._works, self._calls, strict=True):
+            if not isinstance(call, _Kernel):
+                steps.append(_Step(work, call))
+            elif call.loaded.is_full:  # which says itself where it writes
+                flight = self.device.watch(call.loaded, call.grid, call.block, work.uses, call.options.schedule)
+                maps = [unwritten[memory] for memory in work.memories]
+                steps.append(_Step(work, call.bind(self.device.workers, maps), flight))
+                continue
+            else:
+                steps.append(_Step(work, call.bind(self.device.workers, [])))
+            unwritten.update((memory, None) for memory, (_, access) in _accesses(work) if access != "In")
+        return steps
+
+    def _place(self, stream: CpuStream, steps: list[_Step], order: LaunchOrder) -> Moment:
+        """Each of its works has a moment of its own, behind what it follows; later work comes after all of them."""
+        start = order.submit(stream, ())
+        moments: list[Moment] = []
+        for step in steps:
+            after = [start, *(moments[number] for number in step.work.joined)]
+            moments.append(order.submit(self._lines[step.work.stream], step.work.uses, after))
+            if step.flight is not None:
+                self.device.overlaps.start(step.flight, moments[-1])
+        return order.submit(stream, (), moments)
+
+    def _run(self, steps: list[_Step]) -> None:
+        for number, step in enumerate(steps):
+            try:
+                if step.flight is None:
+                    step.call()
+                else:
+                    self.device.overlaps.run(step.flight, step.call)
+            except BaseException:
+                for later in steps[number + 1 :]:
+                    if later.flight is not None:
+                        self.device.overlaps.drop(later.flight)
+                raise
+
+
+def _accesses(work: Recorded) -> Any:
+    return zip(work.memories, work.uses, strict=True)
+
+
+class CpuLane(CpuStream):
+    """What stands for a stream while a graph is recorded: what is put on it goes into the graph."""
+
+    _graph: CpuGraph
+    _of: CpuStream
+
+    @classmethod
+    def make_for(cls, graph: CpuGraph, stream: CpuStream) -> CpuLane:
+        """One for a stream."""
+        self = cls.make(graph.device, stream.priority, stream.policy._replace(completion="adaptive"))
+        assert isinstance(self, CpuLane)
+        self._graph, self._of = graph, stream
+        return self
+
+    def _lane(self) -> None:
+        return None
+
+    def launch(
+        self,
+        loaded: Any,
+        grid: Dims,
+        block: Dims,
+        arguments: bytes,
+        uses: Uses,
+        shared_nbytes: int = 0,
+        timed: bool = False,
+        together: Together | None = None,
+        options: RunOptions = USUAL,
+    ) -> Completion:
+        """Record a launch; see `Stream.launch`."""
+        if 0 in grid:
+            return Completion.completed(self._of)
+        if grid != (1, 1, 1):
+            self.device.workers.start()  # here, as Python may be about to end when the graph is launched
+        cluster = (1, 1, 1) if together is None else together.cluster
+        call: Any = _Kernel(loaded, grid, block, bytes(arguments), shared_nbytes, cluster, options)
+        done: Recorded = self.submit(call, uses, timed, loaded)
+        return done
+
+    def submit(
+        self,
+        call: Any,
+        uses: Uses,
+        timed: bool = False,
+        loaded: Any = None,
+        what: str = "work",
+        flight: Flight | None = None,
+        place: Callable[[LaunchOrder], Moment] | None = None,
+    ) -> Any:
+        """Record a call."""
+        work = Recorded(self._of, what, loaded, uses)
+        if timed:
+            raise LaunchError(
+                f"{work._spelled()} is launched with `timed=True` while a graph is recorded",
+                help="time the graph: `graph.launch(timed=True)`",
+            )
+        with self.device._lock:
+            self._graph.record(work, call)
+        return work

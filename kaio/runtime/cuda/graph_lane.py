@@ -1,0 +1,142 @@
+"""What stands for a stream of a GPU while a graph is recorded, and what the driver has of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kaio.errors import LaunchError
+from kaio.runtime.completion import Completion
+from kaio.runtime.cuda.calls import call_together
+from kaio.runtime.cuda.completion import CudaCompletion
+from kaio.runtime.cuda.driver import driver
+from kaio.runtime.cuda.launch import ArgumentBlock, CudaLoaded, launch_kernel, launch_together, with_room
+from kaio.runtime.cuda.stream import CudaStream
+from kaio.runtime.recorded import Recorded
+from kaio.runtime.stream import USUAL, Dims, RunOptions, Together, Uses
+
+if TYPE_CHECKING:
+    from kaio.runtime.cuda.device import CudaDevice
+    from kaio.runtime.cuda.graph import CudaGraph
+
+__all__ = ["CudaLane", "Handles", "Kernel", "Node"]
+
+
+class Handles:
+    """The driver's graph and what it made of it to be launched; both are destroyed after this is dropped."""
+
+    __slots__ = ("_device", "executable", "graph", "kept", "last")
+
+    def __init__(self, device: CudaDevice, graph: Any) -> None:
+        self._device, self.graph = device, graph
+        self.executable: Any = None
+        self.kept: list[Any] = []  # beside buffers, what work in the graph needs
+        self.last: CudaCompletion | None = None  # the last launch that needs it
+
+    def set_executable(self, executable: Any) -> None:
+        """Launch this one from now on. One that still runs is destroyed by the driver when it is done."""
+        self._end_executable()
+        self.executable = executable
+
+    def _end_executable(self) -> None:
+        if self.executable is not None:
+            self._device.ended.append((driver.cuGraphExecDestroy, self.executable))
+
+    def __del__(self) -> None:
+        self._end_executable()
+        self._device.ended.append((driver.cuGraphDestroy, self.graph))
+        if self.last is not None:
+            self._device.dropped.append((0, self.kept, [self.last]))
+
+
+class Kernel:
+    """A kernel with its arguments, as the driver puts it into a node of a graph."""
+
+    __slots__ = ("block", "dims", "extra", "loaded", "parameters")
+
+    def __init__(self, loaded: CudaLoaded, grid: Dims, block: Dims, arguments: bytes, shared_nbytes: int) -> None:
+        self.loaded, self.dims = loaded, (grid, block)
+        packed = arguments if loaded.state_at is None else with_room(arguments, loaded)
+        self.block = ArgumentBlock(len(packed))
+        self.extra = self.block.put(packed)
+        self.parameters = parameters = driver.CUDA_KERNEL_NODE_PARAMS()
+        parameters.func, parameters.sharedMemBytes, parameters.extra = loaded.function, shared_nbytes, self.extra
+        parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ = grid
+        parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ = block
+
+
+@dataclass(slots=True)
+class Node:
+    """A piece of work in the driver's graph: the node where it begins, and the one where it ends."""
+
+    first: Any
+    last: Any
+    checked: Kernel | None = None
+
+
+class CudaLane(CudaStream):
+    """What stands for a stream while a graph is recorded: what is put on it goes into the graph."""
+
+    _graph: CudaGraph
+    _of: CudaStream
+
+    @classmethod
+    def make_for(cls, graph: CudaGraph, stream: CudaStream) -> CudaLane:
+        """One for a stream; the kernels keep its priority."""
+        self = cls.make(graph.device, stream.priority, stream.policy._replace(completion="adaptive"))
+        assert isinstance(self, CudaLane)
+        self._graph, self._of = graph, stream
+        return self
+
+    def _lane(self) -> None:
+        return None
+
+    def launch(
+        self,
+        loaded: Any,
+        grid: Dims,
+        block: Dims,
+        arguments: bytes,
+        uses: Uses,
+        shared_nbytes: int = 0,
+        timed: bool = False,
+        together: Together | None = None,
+        options: RunOptions = USUAL,
+    ) -> Completion:
+        """Record a launch; see `Stream.launch`."""
+        if 0 in grid:
+            return Completion.completed(self._of)
+        if shared_nbytes > loaded.dynamic_nbytes:
+            self.device.allow_shared(loaded, shared_nbytes)
+        with self.device._lock:
+            kernel = Kernel(loaded, grid, block, arguments, shared_nbytes)
+            function: Any = launch_kernel
+            call: tuple[Any, ...] = (loaded.function, *grid, *block, shared_nbytes, self.raw, 0, kernel.extra)
+            if together is not None:
+                function = launch_together
+                call = call_together(loaded.function, grid, block, shared_nbytes, self.raw, kernel.extra, together)
+            work: Recorded = self.submit(function, call, uses, loaded, timed)
+            if loaded.state_at is not None:
+                self._graph.check(work, kernel)
+            return work
+
+    def submit(
+        self,
+        function: Callable[..., tuple[Any, ...]],
+        arguments: tuple[Any, ...],
+        uses: Uses,
+        loaded: CudaLoaded | None = None,
+        timed: bool = False,
+        kind: type[CudaCompletion] = CudaCompletion,
+    ) -> Any:
+        """Record a call of the driver. The lock of the device is held."""
+        work = Recorded(self._of, "work", loaded, uses)
+        if timed:
+            raise LaunchError(
+                f"{work._spelled()} is launched with `timed=True` while a graph is recorded",
+                help="time the graph: `graph.launch(timed=True)`",
+            )
+        what = "work" if loaded is None else f"kernel `{loaded.name}`"
+        self._graph.record(self, work, lambda: self.device.ask(function(*arguments), what))
+        return work
