@@ -80,6 +80,7 @@ class CpuDevice(Device):
     servers: Servers
     order: LaunchOrder | None  # of the work, once a launch looks at it
     overlaps: Overlaps
+    is_by_hand: bool = False  # whether a stream was made that is not managed
 
     @classmethod
     def open(cls, like: str, check: Level, route: Route = "ir", policy: Policy = USUAL_POLICY) -> CpuDevice:
@@ -167,7 +168,7 @@ class CpuDevice(Device):
             if self.order is None:
                 self.order = LaunchOrder()
                 self.overlaps = Overlaps(self.order)
-        watched = watched_ranges(uses)
+        watched = watched_ranges(uses, self.is_by_hand)
         return Flight(loaded.program, grid, block, watched, schedule) if watched else None
 
     def come_after(self, memory: Memory, writes: bool) -> None:

@@ -21,7 +21,7 @@ from kaio.program import Access
 from kaio.runtime.completion import Completion
 from kaio.runtime.launch_order import LaunchOrder, Moment
 from kaio.runtime.policy import Policy
-from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses
+from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses, works_of
 from kaio.runtime.sync_stream import SyncStream
 
 if TYPE_CHECKING:
@@ -123,8 +123,8 @@ class _Work:
         self,
         done: CpuCompletion,
         call: Callable[[], object] | None,
-        writers: list[CpuCompletion],
-        readers: list[CpuCompletion],
+        writers: list[Any],
+        readers: list[Any],
         keep: list[Any],
     ) -> None:
         self.done, self.call, self.writers, self.readers = done, call, writers, readers
@@ -135,8 +135,10 @@ class _Work:
         done = self.done
         try:
             for earlier in (*self.writers, *self.readers):
-                if not earlier._finished:
+                if isinstance(earlier, CpuCompletion):
                     earlier._come_after(None)
+                elif not earlier._finished:
+                    earlier._block(None)
             error = next((writer._error for writer in self.writers if writer._error is not None), None)
             if error is None and self.call is not None:
                 start = time.perf_counter()
@@ -153,10 +155,12 @@ class _Work:
 
 def _is_in_use(buffer: GpuBuffer[Any], access: Access) -> bool:
     """Whether work on a buffer has to be done first."""
-    buffer.check_usable()
     memory = buffer.memory
     if memory.writer is not None and not memory.writer._finished:
         return True
+    for writer in memory.beside.values():
+        if not writer._finished:
+            return True
     if access != "In":
         for reader in memory.readers.values():
             if not reader._finished:
@@ -229,9 +233,11 @@ class CpuStream(Stream):
         policy = policy or device.policy
         self = object.__new__(cls if policy.completion != "sync" else _SyncCpuStream)
         self.device, self.priority, self.policy = device, priority, policy
+        self.is_managed = policy.ordering == "managed"
         self._start()
         with device._lock:
             device._streams.add(self)
+            device.is_by_hand = device.is_by_hand or not self.is_managed
         return self
 
     def _start(self) -> None:
@@ -299,14 +305,15 @@ class CpuStream(Stream):
                 if self._serving:
                     return None
                 for buffer, access in uses:
-                    if _is_in_use(buffer, access):
+                    buffer.check_usable()
+                    if self.is_managed and _is_in_use(buffer, access):
                         return None
                 is_here = True
                 self._serving, self._server, self._last = True, threading.get_ident(), weakref.ref(done)
                 if self.device.order is not None:
-                    done._moment = self.device.order.submit(self, uses)
+                    done._moment = self.device.order.submit(self, uses, self.is_managed)
                 for buffer, access in uses:
-                    buffer.memory.record(self, done, access != "In")
+                    buffer.memory.record(self, done, access != "In", self.is_managed)
                 keep = [buffer.memory.owner for buffer, _ in uses]
             start = time.perf_counter()
             loaded.short.run(free, grid, block, arguments, shared_nbytes, self.device.workers)
@@ -394,22 +401,36 @@ class CpuStream(Stream):
                 buffer.check_usable()
                 memory = buffer.memory
                 # Earlier writers on this stream are done when this starts, but they may have failed.
-                if memory.writer is not None and not memory.writer._finished:
-                    writers.append(memory.writer)
-                if access != "In":
+                for writer in (memory.writer, *memory.beside.values()):
+                    if writer is not None and not writer._finished and (self.is_managed or writer.stream is self):
+                        writers.append(writer)
+                if access != "In" and self.is_managed:
                     readers += [r for r in memory.readers.values() if r.stream is not self and not r._finished]
             if self.device.order is not None:
                 order = self.device.order
-                done._moment = order.submit(self, uses) if place is None else place(order)
+                done._moment = order.submit(self, uses, self.is_managed) if place is None else place(order)
                 if flight is not None:
                     self.device.overlaps.start(flight, done._moment)
             for buffer, access in uses:
-                buffer.memory.record(self, done, access != "In")
+                buffer.memory.record(self, done, access != "In", self.is_managed)
             keep = [buffer.memory.owner for buffer, _ in uses]
             is_served = self._enqueue(_Work(done, call, writers, readers, keep))
         if not is_served:
             self.work_off()
         return done
+
+    def wait_for(self, earlier: Completion | Stream) -> None:
+        """Let what comes next wait for other work; see `Stream.wait_for`."""
+        works = works_of(earlier)
+        done = CpuCompletion(self)
+        with self.device._lock:
+            if self.device.order is not None:
+                moments = [moment for work in works if (moment := getattr(work, "_moment", None)) is not None]
+                done._moment = self.device.order.wait(self, moments)
+            others = [work for work in works if work.stream is not self and not work._finished]
+            is_served = not others or self._enqueue(_Work(done, None, [], others, []))
+        if not is_served:
+            self.work_off()
 
     def _enqueue(self, work: _Work) -> bool:
         """Queue work; False if the caller has to do it itself, as no thread can."""

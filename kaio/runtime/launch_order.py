@@ -55,8 +55,10 @@ class LaunchOrder:
         self._uses: WeakKeyDictionary[Memory, _Use] = WeakKeyDictionary()
         self._streams = 0
 
-    def submit(self, stream: Any, uses: Uses, after: Iterable[Moment] = ()) -> Moment:
-        """Work that is submitted now, and waits for earlier work on the buffers that it uses, and for these works."""
+    def submit(self, stream: Any, uses: Uses, is_managed: bool = True, after: Iterable[Moment] = ()) -> Moment:
+        """Work that is submitted now, and waits for these works and, if it `is_managed`, for earlier work on the buffers
+        that it uses.
+        """
         with self._lock:
             before = dict(self._host)
             last = self._last.get(stream)
@@ -64,13 +66,13 @@ class LaunchOrder:
                 _add(before, last.before)
             for moment in after:
                 _add(before, moment.before)
-            for buffer, access in uses:
+            for buffer, access in uses if is_managed else ():
                 use = self._uses.get(buffer.memory)
                 if use is not None:
                     _add(before, use.written if access == "In" else use.used)
             moment = self._next(stream, before)
             for buffer, access in uses:
-                self._note(buffer.memory, before, access != "In")
+                self._note(buffer.memory, before, access != "In", is_managed)
             return moment
 
     def _next(self, stream: Stream, before: dict[int, int]) -> Moment:
@@ -82,10 +84,12 @@ class LaunchOrder:
         moment = self._last[stream] = Moment(line, number, before)
         return moment
 
-    def _note(self, memory: Memory, before: Counts, writes: bool) -> None:
+    def _note(self, memory: Memory, before: Counts, writes: bool, is_managed: bool) -> None:
         use = self._uses.get(memory)
-        if writes or use is None:
+        if use is None or (writes and is_managed):
             self._uses[memory] = _Use(before if writes else {}, before)
+        elif writes:  # besides what was written before
+            use.written, use.used = _joined(use.written, before), _joined(use.used, before)
         else:
             use.used = _joined(use.used, before)
 

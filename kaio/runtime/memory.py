@@ -3,6 +3,10 @@
 The record is what makes streams managed. It holds the last work that wrote the memory and, for each stream, the last
 work that read it since; a launch on another stream waits for exactly those. While all use has been on one stream,
 which is nearly always, `stream` is that stream and there is nothing to wait for.
+
+A stream with `ordering="manual"` waits for nobody, so that a write there may leave earlier writes and reads under way.
+They stay in the record, `beside` the last write: managed work and the host wait for them too, and the memory lives as
+long as any of them.
 """
 
 from __future__ import annotations
@@ -16,12 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Memory", "closed_memory"]
 
+_NOBODY: dict[Any, Any] = {}
+
 
 class Memory:
     """One allocation of a device, or foreign memory that `owner` keeps alive."""
 
     __slots__ = (
-        "__weakref__", "closed", "counted", "device", "exports", "foreign_stream", "generation", "nbytes", "owner",
+        "__weakref__", "beside", "closed", "counted", "device", "exports", "foreign_stream", "generation", "nbytes", "owner",
         "pointer", "read_only", "readers", "stream", "unwritten", "writer",
     )  # fmt: skip
 
@@ -46,32 +52,53 @@ class Memory:
         self.stream: Stream | None = None
         self.writer: Completion | None = None
         self.readers: dict[Stream, Completion] = {}
+        self.beside: dict[Stream, Completion] = _NOBODY  # earlier writers that nothing orders before the last one
 
     def pending(self, stream: Stream, writes: bool) -> list[Completion]:
-        """The work on other streams that a use on `stream` has to wait for."""
+        """The work on other streams that a use on `stream` comes after, if it is managed."""
         found = []
         writer = self.writer
-        if writer is not None and writer.stream is not stream and stream not in self.readers:
+        if writer is not None and writer.stream is not stream:
             found.append(writer)
-        if writes:
+        if self.beside:
+            found += [earlier for other, earlier in self.beside.items() if other is not stream]
+        if writes and self.readers:
             found += [reader for other, reader in self.readers.items() if other is not stream]
         return found
 
-    def record(self, stream: Stream, done: Completion, writes: bool) -> None:
-        """Note a use on `stream`, which waits for what `pending` gave."""
-        if writes:
+    def record(self, stream: Stream, done: Completion, writes: bool, ordered: bool = True) -> None:
+        """Note a use on `stream`, which waits for what `pending` gave, or, if it is not `ordered`, for nobody."""
+        if not ordered:
+            self._record_beside(stream, done, writes)
+        elif writes:
             self.writer, self.unwritten = done, None
             if self.readers:
                 self.readers = {}
+            if self.beside:
+                self.beside = _NOBODY
             self.stream = None if self.foreign_stream is not None else stream
         else:
             if self.readers and stream not in self.readers:
                 # Who is done is forgotten: each reader holds its stream.
-                pending = ((other, reader) for other, reader in self.readers.items() if not reader._finished)
-                self.readers = {other: reader for other, reader in pending if not reader._poll()}
+                self.readers = _pending(self.readers)
             self.readers[stream] = done
-            alone = len(self.readers) == 1 and (self.writer is None or self.writer.stream is stream)
+            alone = len(self.readers) == 1 and (self.writer is None or self.writer.stream is stream) and not self.beside
             self.stream = stream if alone and self.foreign_stream is None else None
+
+    def _record_beside(self, stream: Stream, done: Completion, writes: bool) -> None:
+        """Note a use that comes after the earlier ones on its own stream alone."""
+        if writes:
+            beside, last = _pending(self.beside), self.writer
+            if last is not None and not last._finished:
+                beside[last.stream] = last
+            beside.pop(stream, None)
+            self.writer, self.unwritten, self.beside = done, None, beside or _NOBODY
+            self.readers = _pending({other: reader for other, reader in self.readers.items() if other is not stream})
+        else:
+            self.readers[stream] = done
+        users = {self.writer.stream} if self.writer is not None else set()
+        alone = users.union(self.readers, self.beside) == {stream}
+        self.stream = stream if alone and self.foreign_stream is None else None
 
     def overwrite(self) -> None:
         """All of it is about to be overwritten: that comes after what wrote it as after a reader, however it went."""
@@ -83,6 +110,8 @@ class Memory:
     def users(self, writes: bool = True) -> list[Completion]:
         """All work that the host has to wait for before it reads or, if `writes`, writes the memory itself."""
         found = [] if self.writer is None else [self.writer]
+        if self.beside:
+            found += self.beside.values()
         return found + list(self.readers.values()) if writes else found
 
     def close(self) -> None:
@@ -114,3 +143,8 @@ def closed_memory(device: Device) -> Memory:
     memory = Memory(device, 0, 0)
     memory.closed = True
     return memory
+
+
+def _pending(work: dict[Stream, Completion]) -> dict[Stream, Completion]:
+    """Those that are not done."""
+    return {stream: done for stream, done in list(work.items()) if not done._finished and not done._poll()}

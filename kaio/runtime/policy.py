@@ -39,7 +39,7 @@ _VALUES = {"completion": get_args(Strategy), "streams": get_args(StreamChoice), 
 _NOT_THERE: dict[str, frozenset[str]] = {
     "completion": frozenset(),
     "streams": frozenset({"per_thread", "pool"}),
-    "ordering": frozenset({"manual"}),
+    "ordering": frozenset(),
 }
 
 

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from kaio.runtime.policy import Policy
     from kaio.runtime.watch import Watch
 
-__all__ = ["USUAL", "Dims", "Loaded", "PreparedLaunch", "RunOptions", "Stream", "Together", "Uses", "read_priority"]
+__all__ = [
+    "USUAL", "Dims", "Loaded", "PreparedLaunch", "RunOptions", "Stream", "Together", "Uses", "read_priority", "works_of",
+]  # fmt: skip
 
 Uses = Sequence[tuple["GpuBuffer[Any]", Access]]
 Dims = tuple[int, int, int]
 
-_PUBLIC = frozenset(("device", "handle", "is_done", "priority", "wait"))
+_PUBLIC = frozenset(("device", "handle", "is_done", "priority", "wait", "wait_for"))
 
 
 class Loaded(Protocol):
@@ -83,6 +85,7 @@ class Stream(metaclass=Shown):
     device: Device
     priority: int
     policy: Policy  # that of the device, unless the stream was made with another
+    is_managed: bool  # its `ordering`
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise TypeError("a Stream is made by a device: `device.stream()`")
@@ -148,6 +151,21 @@ class Stream(metaclass=Shown):
         if not self._tail()._block(read_timeout(timeout_s)):
             raise CompletionTimeout(f"the work on {self!r} is not done after {timeout_s} s; it goes on")
         self.device.raise_unseen(self)
+
+    def wait_for(self, earlier: Completion | Stream) -> None:
+        """Let the work that is put on this stream from now on start after other work. Does not wait itself.
+
+        `earlier` is a Completion, `kaio.gather(…)` of some, or a stream, of which all work so far is meant. Managed
+        streams need it for nothing that kaio knows of; with `ordering="manual"` it is how streams are ordered. How the
+        earlier work went is its own: if it failed, this stream goes on all the same.
+
+        >>> device = kaio.Device("cpu", ordering="manual")
+        >>> x, first, second = device.alloc_zeros(4, kaio.f32), device.stream(), device.stream()
+        >>> with second, first:
+        ...     filled = x.fill(1)
+        ...     second.wait_for(filled)
+        """
+        raise NotImplementedError
 
     @property
     def is_done(self) -> bool:
@@ -218,3 +236,15 @@ def read_priority(priority: Any) -> int:
     if isinstance(priority, bool) or not isinstance(priority, int):
         raise KaioError(f"the priority of a stream is an int, lower numbers go first (got {priority!r})")
     return priority
+
+
+def works_of(earlier: Any) -> tuple[Completion, ...]:
+    """The single pieces of work that `wait_for` was given, or KaioError."""
+    if isinstance(earlier, Stream):
+        return (earlier._tail(),)
+    if isinstance(earlier, Completion):
+        parts = getattr(earlier, "parts", None)
+        return (earlier,) if parts is None else tuple(one for part in parts for one in works_of(part))
+    raise KaioError(
+        f"`wait_for` takes a Completion or a stream (got {earlier!r})", help="pass what a launch, a copy or a fill gave"
+    )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kaio.errors import KaioError
 from kaio.runtime.bell import Bell
+from kaio.runtime.clocks import Place
 from kaio.runtime.completion import Completion
 from kaio.runtime.cuda.driver import NOT_READY, done, driver, is_sticky
 from kaio.runtime.watching import pause_after, watcher
@@ -64,9 +65,12 @@ class Events:
 class Event:
     """A recorded event, back in its pool when it is dropped: recording it again does not disturb who waits for it."""
 
-    __slots__ = ("_pool", "handle", "number")
+    __slots__ = ("_pool", "handle", "number", "place")
+
+    place: Place | None  # among the work of its stream; None of a stream of another library
 
     def __init__(self, handle: Any, pool: Events) -> None:
+        self.place = None
         self.handle, self._pool = handle, pool
         self.number = next(_numbers)  # in the order of the recordings, which is that of the work on each stream
 

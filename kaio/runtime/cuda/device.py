@@ -339,9 +339,7 @@ class CudaDevice(Device):
         # Used on several streams: freed on one where nothing else is held up by waiting for all of them.
         home = streams.pop() if len(streams) == 1 else self._frees
         assert isinstance(home, CudaStream)
-        for work in users:
-            if work.stream is not home:
-                home.wait_for(work)
+        home._wait_for_all([work for work in users if work.stream is not home])
         home._mark_last()
         self.bind_thread()
         self.ask(driver.cuMemFreeAsync(pointer, home.raw))

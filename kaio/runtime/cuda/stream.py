@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any
 
 from kaio.errors import KaioError
+from kaio.runtime.clocks import Clock, latest
 from kaio.runtime.completion import Completion
 from kaio.runtime.cuda.calls import call_together, memsets
 from kaio.runtime.cuda.completion import CudaCompletion, Event
@@ -24,7 +24,7 @@ from kaio.runtime.cuda.launch import (
     with_room,
 )
 from kaio.runtime.policy import Policy
-from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses
+from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses, works_of
 from kaio.runtime.sync_stream import SyncStream
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ Call = tuple[Callable[..., Any], tuple[Any, ...], Uses, CudaLoaded, bool]
 
 _ref, _new = weakref.ref, object.__new__
 
-_CANDIDATES = 16  # launches of a stream that are remembered to name the one that faulted
-
 _devices: weakref.WeakSet[CudaDevice] = weakref.WeakSet()  # those with streams
 
 
@@ -52,7 +50,8 @@ class CudaStream(Stream):
 
     device: CudaDevice
     last: Callable[[], CudaCompletion | None]
-    recent: deque[CudaLoaded]
+    recent: dict[Any, None]  # what was put on it since it was last known to be idle, to name what faulted
+    clock: Clock
     raw: Any
 
     @classmethod
@@ -60,15 +59,19 @@ class CudaStream(Stream):
         """A new stream of the device."""
         policy = policy or device.policy
         self = object.__new__(cls if policy.completion != "sync" else _SyncCudaStream)
-        self.device, self.priority, self.last, self.recent = device, priority, _nothing, deque(maxlen=_CANDIDATES)
-        self.policy = policy
+        self.device, self.priority = device, priority
         with device.current():
             flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
             self.raw = device.ask(driver.cuStreamCreateWithPriority(flags, priority))
-        with device._lock:
-            device._streams.add(self)
-            _devices.add(device)
+        self._start(policy)
         return self
+
+    def _start(self, policy: Policy) -> None:
+        self.policy, self.is_managed = policy, policy.ordering == "managed"
+        self.last, self.recent, self.clock = _nothing, {}, Clock()
+        with self.device._lock:
+            self.device._streams.add(self)
+            _devices.add(self.device)
 
     @property
     def handle(self) -> int:
@@ -221,7 +224,7 @@ class CudaStream(Stream):
         for buffer, access in uses:
             memory = buffer.memory
             if memory.stream is not self:
-                memory.record(self, work, access != "In")
+                memory.record(self, work, access != "In", self.is_managed)
             elif access == "In":
                 memory.readers[self] = work
             else:
@@ -238,35 +241,69 @@ class CudaStream(Stream):
             self._refused(answer[0], function, arguments, loaded)
         self.last = _ref(work)
         if loaded is not None:
-            self.recent.append(loaded)
+            self.recent[loaded] = None
         if timed:
             work._event = device.timing_events.record(self.raw)
+            work._event.place = self.clock.tick()
         if foreign is not None:
             self._let_go(work, foreign)
         return work
 
     def _order(self, uses: Uses) -> list[int] | None:
         """Wait, on the stream, for other streams' work on the buffers; gives the streams of other libraries on them."""
-        foreign: list[int] = []
         for buffer, _ in uses:
             buffer.check_usable()
+        if not self.is_managed:
+            return None
+        pending: dict[Completion, None] = {}
+        foreign: dict[int, None] = {}
         for buffer, access in uses:
             memory = buffer.memory
-            for earlier in memory.pending(self, access != "In"):
-                self.wait_for(earlier)
-            if memory.foreign_stream is not None and memory.foreign_stream not in foreign:
-                foreign.append(memory.foreign_stream)
-                self._wait_for_foreign(memory.foreign_stream)
-        return foreign or None
+            pending |= dict.fromkeys(memory.pending(self, access != "In"))
+            if memory.foreign_stream is not None:
+                foreign[memory.foreign_stream] = None
+        self._wait_for_all(list(pending))
+        for handle in foreign:
+            self._wait_for_foreign(handle)
+        return list(foreign) or None
 
-    def wait_for(self, earlier: Completion) -> None:
-        """Put a wait for another stream's work on this one. The lock of the device is held."""
-        if earlier._finished or not isinstance(earlier, CudaCompletion):
+    def _wait_for_all(self, pending: list[Completion]) -> None:
+        """Put in the fewest waits that put these before what comes next. The lock of the device is held."""
+        unfinished = [work for work in pending if not work._finished and isinstance(work, CudaCompletion)]
+        if len(unfinished) > 1:
+            for work in unfinished:
+                work._mark()
+            places = [(work._event.place, work) for work in unfinished if work._event is not None]
+            apart: list[CudaCompletion] = [work for place, work in places if place is None]
+            unfinished = latest([(place, work) for place, work in places if place is not None]) + apart
+        for work in unfinished:
+            self._come_after(work)
+
+    def wait_for(self, earlier: Completion | Stream) -> None:
+        """Let what comes next wait for other work; see `Stream.wait_for`."""
+        for work in works_of(earlier):
+            if isinstance(work, CudaCompletion):
+                with work.stream.device._lock:  # which may be another device; never both locks at a time
+                    work._mark()
+                with self.device._lock:
+                    self.device.check_usable()
+                    self._come_after(work)
+            elif not work._finished:
+                work._block(None)  # of another kind of device, which this one cannot wait for
+
+    def _come_after(self, earlier: CudaCompletion) -> None:
+        """Put a wait for another stream's work on this one, unless it is known to come after that. The lock is held."""
+        if earlier._finished or earlier.stream is self:
+            return
+        earlier._mark()
+        event = earlier._event
+        if event is None or (event.place is not None and self.clock.is_after(event.place)):
             return
         self._mark_last()
-        earlier._mark()
-        if earlier._event is not None:
-            self.device.ask(driver.cuStreamWaitEvent(self.raw, earlier._event.handle, 0))
+        self.device.bind_thread()
+        self.device.ask(driver.cuStreamWaitEvent(self.raw, event.handle, 0))
+        if event.place is not None:
+            self.clock.join(event.place)
 
     def _wait_for_foreign(self, handle: int) -> None:
         self._mark_last()
@@ -294,6 +331,7 @@ class CudaStream(Stream):
         device.bind_thread()
         code, event = device.events.try_record(self.raw)
         if not code:
+            event.place = self.clock.tick()
             return event
         if not is_sticky(code):
             device.ask((code,))
@@ -318,17 +356,10 @@ class CudaStream(Stream):
             last = self.last()
             if last is None:
                 last = CudaCompletion(self)
-                last._loaded = self.recent[-1] if self.recent else None  # the best name there is
+                last._loaded = next(reversed(self.recent), None)  # the best name there is
                 self.last = _ref(last)
             last._mark()
             return last
-
-    def wait(self, timeout_s: float | None = None, **unknown: Never) -> None:
-        """Wait for all work so far; raises a failure that nobody saw yet, or CompletionTimeout."""
-        launches = len(self.recent)
-        super().wait(timeout_s, **unknown)
-        for _ in range(min(launches, len(self.recent))):
-            self.recent.popleft()
 
 
 class _SyncCudaStream(SyncStream, CudaStream):
