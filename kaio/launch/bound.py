@@ -30,6 +30,8 @@ class BoundLaunch:
 
     def _prepare(self, values: list[Any]) -> None:
         stream, variant, geometry, arguments, uses, shared_nbytes, together = self._launcher.ready(tuple(values), {})
+        if self._launcher._stream is None:
+            stream = stream.device.stream_for(uses, is_bound=True)
         self._prepared = stream.prepare(
             variant.loaded,
             geometry.grid,

@@ -332,7 +332,7 @@ class Launcher:
             fitting = self._fit(variant, geometry, device)
         places, shared_nbytes = fitting[1]
         arguments = kernel.parameters.pack(variant.pack, call, places)
-        stream = self._stream or device.current_stream()
+        stream = self._stream or device.stream_for(call.uses)
         return stream, variant, geometry, arguments, call.uses, shared_nbytes, fitting.together
 
     def _fit(self, variant: Variant, geometry: Geometry, device: Device) -> Fitting:

@@ -203,7 +203,7 @@ class GpuBuffer(NoArray, Generic[T]):
                 self._check_like(source, source.shape, source.dtype)
                 self.check_usable()
                 self._check_writable()
-                return self.device.current_stream().copy(self, source)
+                return self.device.stream_for(((self, "Out"), (source, "In"))).copy(self, source)
             source = source.to_host()
         self.device.refuse_recorded(
             "an array of the host cannot be copied",
@@ -230,7 +230,7 @@ class GpuBuffer(NoArray, Generic[T]):
                 memory.overwrite()
             self.check_usable()
             if self.is_contiguous:
-                return self.device.current_stream().set(self, pattern)
+                return self.device.stream_for(((self, "Out"),)).set(self, pattern)
         return self.copy_from(np.full(self.shape, np.frombuffer(pattern, self.dtype.numpy)[0]))
 
     def copy(self) -> GpuBuffer[T]:
@@ -239,7 +239,7 @@ class GpuBuffer(NoArray, Generic[T]):
         if not self.is_contiguous:
             return self.device.alloc_from(self.to_host())
         new = self.device.alloc_empty(self.shape, cast("type[T]", self.dtype))
-        self.device.current_stream().copy(new, self)
+        self.device.stream_for(((self, "In"), (new, "Out"))).copy(new, self)
         return new
 
     def astype(self, dtype: Any) -> GpuBuffer[Any]:

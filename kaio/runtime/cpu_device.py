@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["CpuDevice", "CpuLoaded"]
 
 _ALIGNMENT = 64  # a cache line, and the widest vector
+_PRIORITIES = 0, -5  # of streams, the least and the greatest, on GPUs since Volta
 _OWN_NBYTES = 1024  # of shared memory, which the system keeps for each block (CUDA guide, "Compute capability 8.x")
 _LEAVE_S = 60.0  # how long work is waited for at exit
 _STOP_S = 0.5  # how long blocks that run may take to end once no more are started
@@ -149,8 +150,9 @@ class CpuDevice(Device):
     def stream(
         self, priority: int = 0, *, completion: str | None = None, ordering: str | None = None, **unknown: Never
     ) -> Stream:
-        """A new stream. Priorities are not known here."""
-        return CpuStream.make(self, read_priority(priority), self._stream_policy(completion, ordering, unknown))
+        """A new stream. It takes the priorities of a GPU, and makes no difference."""
+        policy = self._stream_policy(completion, ordering, unknown)
+        return CpuStream.make(self, read_priority(priority, self, *_PRIORITIES), policy)
 
     def _make_graph(self) -> CpuGraph:
         return CpuGraph.make(self)

@@ -468,6 +468,10 @@ class CpuStream(Stream):
                     KaioError("the process was forked while this work was pending", help="fork after `wait()`")
                 )
 
+    def ends_with(self, work: Completion) -> bool:
+        """Whether this is the last work that was put here."""
+        return self._last() is work
+
     def _tail(self) -> Completion:
         # Work is done in order, so the last is done when all are; and nobody asks this one what went wrong.
         last = self._last()

@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections import deque
 from contextvars import ContextVar
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Never, TypeVar
 
 import numpy as np
@@ -27,7 +28,8 @@ from kaio.runtime.limits import Limits
 from kaio.runtime.memory import Memory
 from kaio.runtime.policy import Ordering, Policy, Strategy, StreamChoice, read_policy
 from kaio.runtime.several import gather
-from kaio.runtime.stream import Stream
+from kaio.runtime.stream import Stream, Uses
+from kaio.runtime.stream_choice import Choice, choice_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,9 +84,10 @@ class Device(metaclass=Shown):
         isolated: whether kernels run in a process of their own, whose faults leave this one and its data as they were.
         completion: how waits and awaits learn that work is done: ``"adaptive"`` (the default) asks in a loop for a
             moment, then waits natively; ``"host_fn"``, ``"polled"``, ``"sync"`` (each launch waits before it returns).
-        streams: which stream work goes to when nothing is said: ``"one"`` (the default), ``"per_thread"``, ``"pool"``.
+        streams: which stream work goes to when nothing is said: ``"one"`` (the default) for all; ``"per_thread"``, one
+            for each thread; ``"pool"``, so that independent work overlaps while a chain stays on one stream.
         ordering: ``"managed"`` (the default): work waits for what other streams do with the same memory; ``"manual"``:
-            that is up to you.
+            it waits for what you say by `stream.wait_for(completion)`.
 
     Raises:
         DeviceNotFoundError: there is no such device, or its driver does not work.
@@ -165,10 +168,16 @@ class Device(metaclass=Shown):
         ordering: Ordering | None = None,
         **unknown: Never,
     ) -> Stream:
-        """A new stream; lower numbers go first, as far as the device knows priorities.
+        """A new stream; `with device.stream():` runs what the block launches on it, and waits at the end.
 
-        `with device.stream():` runs what the block launches on it, and waits at the end. `completion` and `ordering`
-        are those of the device unless given.
+        Args:
+            priority: of work that waits for room on the device that of the lowest number goes first. 0 is the usual;
+                recent GPUs have 0 to -5. What already runs is not interrupted. The CPU device makes no difference.
+            completion: how waits learn of the end of work; as the device does unless given.
+            ordering: "manual" for a stream that waits for others by `wait_for` alone; as the device does unless given.
+
+        Raises:
+            KaioError: the device does not have this priority; it says which ones it has.
         """
         raise NotImplementedError
 
@@ -384,9 +393,23 @@ class Device(metaclass=Shown):
     # Streams and failures.
 
     def current_stream(self) -> Stream:
-        """The stream of the innermost `with device.stream():` around the caller, else the device's default."""
+        """The stream of the innermost `with device.stream():` around the caller, else the one of the device's policy.
+
+        With `streams="pool"`, where each launch gets a stream of its own, that is the first of the pool.
+        """
         entered = self._entered.get()
-        return entered[-1] if entered else self._default_stream()
+        return entered[-1] if entered else self._choice.current()
+
+    def stream_for(self, uses: Uses, is_bound: bool = False) -> Stream:
+        """The stream for work of the caller that uses these buffers, once or, `is_bound`, again and again."""
+        entered = self._entered.get()
+        if entered:
+            return entered[-1]
+        return self._choice.for_bound(uses) if is_bound else self._choice.of(uses)
+
+    @cached_property
+    def _choice(self) -> Choice:
+        return choice_of(self.policy.streams, self._default_stream(), self.stream)
 
     def enter_stream(self, stream: Stream) -> None:
         """Make a stream current; called by `Stream`."""

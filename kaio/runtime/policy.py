@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Any, Literal, NamedTuple, get_args
 
-from kaio.errors import KaioError, UnsupportedFeatureError
+from kaio.errors import KaioError
 
 __all__ = ["USUAL_POLICY", "Ordering", "Policy", "Strategy", "StreamChoice", "read_policy"]
 
@@ -35,20 +35,12 @@ USUAL_POLICY = Policy()
 
 _VALUES = {"completion": get_args(Strategy), "streams": get_args(StreamChoice), "ordering": get_args(Ordering)}
 
-# Values whose behaviour is not there yet. Who builds one takes it out of here.
-_NOT_THERE: dict[str, frozenset[str]] = {
-    "completion": frozenset(),
-    "streams": frozenset({"per_thread", "pool"}),
-    "ordering": frozenset(),
-}
-
 
 def read_policy(given: dict[str, Any], base: Policy | None = None) -> Policy:
     """The policy with these arguments; one that is None is as in `base`, else the default.
 
     Raises:
         KaioError: an argument has a value that there is not.
-        UnsupportedFeatureError: it has one that is not there yet.
     """
     chosen: dict[str, Any] = {}
     for name, value in given.items():
@@ -62,9 +54,11 @@ def read_policy(given: dict[str, Any], base: Policy | None = None) -> Policy:
             raise KaioError(
                 f"`{name}` is {listed} (got {value!r})", help=f'did you mean {name}="{near[0]}"?' if near else None
             )
-        if value in _NOT_THERE[name]:
-            raise UnsupportedFeatureError(
-                f'`{name}="{value}"` is not supported', help=f'leave it out: the default is "{known[0]}"'
-            )
         chosen[name] = value
-    return (base or USUAL_POLICY)._replace(**chosen)
+    policy = (base or USUAL_POLICY)._replace(**chosen)
+    if base is None and policy.streams == "pool" and policy.ordering == "manual":
+        raise KaioError(
+            '`streams="pool"` with `ordering="manual"` would leave work in no order at all',
+            help='leave `ordering` out, or put work on streams that you name: `ordering="manual"` alone',
+        )
+    return policy

@@ -130,6 +130,10 @@ class Stream(metaclass=Shown):
         """Repeat the bytes of one element over a contiguous buffer."""
         raise NotImplementedError
 
+    def ends_with(self, work: Completion) -> bool:
+        """Whether this is the last work that was put here."""
+        raise NotImplementedError
+
     def _tail(self) -> Completion:
         """A completion of all work so far; never fails."""
         raise NotImplementedError
@@ -231,10 +235,16 @@ class _Arrival:
         return self._work._arrive()
 
 
-def read_priority(priority: Any) -> int:
-    """The priority of a stream, or KaioError."""
+def read_priority(priority: Any, device: Device, least: int, greatest: int) -> int:
+    """The priority of a stream, or KaioError if it is none from `least` down to `greatest`, which goes first."""
     if isinstance(priority, bool) or not isinstance(priority, int):
         raise KaioError(f"the priority of a stream is an int, lower numbers go first (got {priority!r})")
+    if not greatest <= priority <= least:
+        have = f"from {least} to {greatest}" if greatest < least else f"{least} alone"
+        raise KaioError(
+            f"{device} has no streams of priority {priority}",
+            help=f"it has {have}; lower numbers go first, and 0 is the usual one",
+        )
     return priority
 
 

@@ -196,7 +196,7 @@ def test_the_order_of_the_calls_does_not_matter(grid, block) -> None:
 
 def test_a_launch_runs_on_the_device_of_its_buffers_and_its_current_stream(saxpy, monkeypatch, cpu, x, y) -> None:
     stream = Recorder(cpu)
-    monkeypatch.setattr(type(cpu), "current_stream", lambda self: stream)
+    monkeypatch.setattr(type(cpu), "stream_for", lambda self, uses: stream)
     Launcher(saxpy).over(8).launch(x, y, 2.0)
     Launcher(saxpy).over(8).on(cpu).launch(x, y, 2.0)
     assert len(stream.launched) == 2

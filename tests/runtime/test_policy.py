@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 import kaio
-from kaio.errors import KaioError, UnsupportedFeatureError
-from kaio.runtime.policy import _NOT_THERE, _VALUES, USUAL_POLICY, Policy, read_policy
+from kaio.errors import KaioError
+from kaio.runtime.policy import _VALUES, USUAL_POLICY, Policy, read_policy
 
-THERE = [(name, value) for name, values in _VALUES.items() for value in values if value not in _NOT_THERE[name]]
+THERE = [(name, value) for name, values in _VALUES.items() for value in values]
 ALL_THERE = [pytest.param(*pair, id="-".join(pair)) for pair in THERE]
-REFUSED = [(name, value) for name, values in _NOT_THERE.items() for value in sorted(values)]
 
 
 @pytest.mark.parametrize(("name", "value"), ALL_THERE)
@@ -44,14 +43,15 @@ def test_a_wrong_policy_of_a_stream_is_named(device: Any) -> None:
     )
 
 
-@pytest.mark.parametrize(("name", "value"), REFUSED)
-def test_what_is_not_there_is_refused_with_the_default(name: str, value: str) -> None:
-    options: Any = {name: value}
-    with pytest.raises(UnsupportedFeatureError) as caught:
-        kaio.Device("cpu", **options)
+def test_a_pool_needs_the_order_to_be_kept() -> None:
+    with pytest.raises(KaioError) as caught:
+        kaio.Device("cpu", streams="pool", ordering="manual")
     assert str(caught.value) == (
-        f'`{name}="{value}"` is not supported\n  help: leave it out: the default is "{_VALUES[name][0]}"'
+        '`streams="pool"` with `ordering="manual"` would leave work in no order at all\n'
+        '  help: leave `ordering` out, or put work on streams that you name: `ordering="manual"` alone'
     )
+    by_hand = kaio.Device("cpu", streams="pool").stream(ordering="manual")
+    assert by_hand.policy.ordering == "manual"
 
 
 def test_what_is_not_given_is_as_before() -> None:

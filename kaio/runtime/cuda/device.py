@@ -58,6 +58,7 @@ class CudaDevice(Device):
     _loaded: dict[int, CudaLoaded]
     _held: list[tuple[Any, list[Completion]]]
     _unused: list[Any]  # of those that have ended, the ones on which nothing is freed any more
+    _priorities: tuple[int, int]  # of streams, the least and the greatest
     _default: CudaStream
     _copies: CudaStream
     _frees: CudaStream
@@ -96,6 +97,8 @@ class CudaDevice(Device):
         self.events = Events(int(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING), self.ask)
         self.timing_events = Events(int(driver.CUevent_flags.CU_EVENT_DEFAULT), self.ask)
         with self.current():
+            least, greatest = done(driver.cuCtxGetStreamPriorityRange())
+            self._priorities = int(least), int(greatest)
             self._pool = make_pool(self.ordinal)
         self._default, self._copies, self._frees = (CudaStream.make(self) for _ in range(3))
 
@@ -238,10 +241,10 @@ class CudaDevice(Device):
     def stream(
         self, priority: int = 0, *, completion: str | None = None, ordering: str | None = None, **unknown: Never
     ) -> CudaStream:
-        """A new stream; lower numbers go first, and the driver keeps to the priorities that it has."""
+        """A new stream; lower numbers go first."""
         policy = self._stream_policy(completion, ordering, unknown)
         self.check_usable()
-        return CudaStream.make(self, read_priority(priority), policy)
+        return CudaStream.make(self, read_priority(priority, self, *self._priorities), policy)
 
     def _make_graph(self) -> CudaGraph:
         return CudaGraph.make(self)
@@ -261,7 +264,7 @@ class CudaDevice(Device):
         return MemoryInfo(min(int(free) + kept, int(total)), int(total))
 
     def _allocate(self, nbytes: int, zero: bool) -> Memory:
-        stream = self.current_stream()
+        stream = self.stream_for(())
         assert isinstance(stream, CudaStream)
         with self._lock:
             memory = self._take(nbytes, stream)

@@ -351,6 +351,10 @@ class CudaStream(Stream):
 
     # Waiting.
 
+    def ends_with(self, work: Completion) -> bool:
+        """Whether this is the last work that was put here."""
+        return self.last() is work
+
     def _tail(self) -> Completion:
         with self.device._lock:
             last = self.last()

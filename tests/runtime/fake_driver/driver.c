@@ -176,7 +176,7 @@ int cuCtxGetCurrent(u64 *c) { *c = context; return 0; }
 int cuCtxSetCurrent(u64 c) { context = c; return 0; }
 int cuCtxPushCurrent(u64 c) { context = c; return 0; }
 int cuCtxPopCurrent(u64 *c) { context = 0; return 0; }
-int cuCtxGetStreamPriorityRange(int *least, int *greatest) { *least = 0; *greatest = -5; return 0; }
+int cuCtxGetStreamPriorityRange(int *least, int *greatest) { *least = 0; *greatest = -5; return context ? 0 : INVALID_CONTEXT; }
 int cuCtxSynchronize(void) { int r = unsafe(); return r ? r : error; }
 int cuMemPoolCreate(u64 *p, int *properties) { *p = 55; return properties[0] != 1 || properties[2] != 1; }
 int cuMemPoolSetAttribute(u64 p, int which, void *v) { return 0; }
