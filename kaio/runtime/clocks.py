@@ -21,7 +21,7 @@ class Place(NamedTuple):
     """A place among the work of a stream: behind so many events, and behind what the stream had waited for."""
 
     stream: int
-    count: int
+    number: int
     seen: Mapping[int, int]
 
 
@@ -40,12 +40,12 @@ class Clock:
 
     def is_after(self, place: Place) -> bool:
         """Whether all that comes next on the stream is known to come after this place."""
-        return place.stream == self._number or self._seen.get(place.stream, 0) >= place.count
+        return place.stream == self._number or self._seen.get(place.stream, 0) >= place.number
 
     def join(self, place: Place) -> None:
         """What comes next comes after this place, too."""
         seen = dict(self._seen) if len(self._seen) < _MOST else {}
-        for stream, count in (*place.seen.items(), (place.stream, place.count)):
+        for stream, count in (*place.seen.items(), (place.stream, place.number)):
             if stream != self._number and seen.get(stream, 0) < count:
                 seen[stream] = count
         self._seen = seen
@@ -66,5 +66,5 @@ def latest(placed: Iterable[tuple[Place, T]]) -> list[T]:
 
 def _implies(later: Place, earlier: Place, is_first: bool) -> bool:
     if later.stream == earlier.stream:
-        return later.count > earlier.count or (later.count == earlier.count and is_first)
-    return later.seen.get(earlier.stream, 0) >= earlier.count
+        return later.number > earlier.number or (later.number == earlier.number and is_first)
+    return later.seen.get(earlier.stream, 0) >= earlier.number

@@ -401,9 +401,8 @@ class CpuStream(Stream):
                 buffer.check_usable()
                 memory = buffer.memory
                 # Earlier writers on this stream are done when this starts, but they may have failed.
-                for writer in (memory.writer, *memory.beside.values()):
-                    if writer is not None and not writer._finished and (self.is_managed or writer.stream is self):
-                        writers.append(writer)
+                written = [] if memory.writer is None else [memory.writer, *memory.beside.values()]
+                writers += [w for w in written if not w._finished and (self.is_managed or w.stream is self)]
                 if access != "In" and self.is_managed:
                     readers += [r for r in memory.readers.values() if r.stream is not self and not r._finished]
             if self.device.order is not None:

@@ -27,8 +27,8 @@ class Memory:
     """One allocation of a device, or foreign memory that `owner` keeps alive."""
 
     __slots__ = (
-        "__weakref__", "beside", "closed", "counted", "device", "exports", "foreign_stream", "generation", "nbytes", "owner",
-        "pointer", "read_only", "readers", "stream", "unwritten", "writer",
+        "__weakref__", "beside", "closed", "counted", "device", "exports", "foreign_stream", "generation", "nbytes",
+        "owner", "pointer", "read_only", "readers", "stream", "unwritten", "writer",
     )  # fmt: skip
 
     def __init__(

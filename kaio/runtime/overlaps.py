@@ -2,9 +2,9 @@
 
 kaio orders work by buffers and streams. Two imports of one array are two buffers, and so are an exported buffer and the
 import of what was exported: launches that use them on different streams may overlap, and it is the program's to order
-them. So are all buffers once a stream has `ordering="manual"`. Under ``check="full"`` a launch over such memory keeps its cells (`kaio/shadow_abi.py`) when it ends, until all
-that comes later is ordered after it; of two that nothing orders, the one that ends last compares them. So a race is
-found whether the two ran at the same time or not.
+them. So are all buffers once a stream has `ordering="manual"`. Under ``check="full"`` a launch over such memory keeps
+its cells (`kaio/shadow_abi.py`) when it ends, until all that comes later is ordered after it; of two that nothing
+orders, the one that ends last compares them. So a race is found whether the two ran at the same time or not.
 """
 
 from __future__ import annotations
@@ -96,9 +96,7 @@ def watched_ranges(uses: Uses, is_by_hand: bool = False) -> tuple[tuple[int, int
     orders streams itself.
     """
     return tuple(
-        buffer.byte_range
-        for buffer, _ in uses
-        if is_by_hand or not buffer.memory.counted or buffer.memory.exports
+        buffer.byte_range for buffer, _ in uses if is_by_hand or not buffer.memory.counted or buffer.memory.exports
     )
 
 

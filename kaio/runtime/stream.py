@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from kaio.runtime.watch import Watch
 
 __all__ = [
-    "USUAL", "Dims", "Loaded", "PreparedLaunch", "RunOptions", "Stream", "Together", "Uses", "read_priority", "works_of",
+    "USUAL", "Dims", "Loaded", "PreparedLaunch", "RunOptions", "Stream", "Together", "Uses", "read_priority",
+    "works_of",
 ]  # fmt: skip
 
 Uses = Sequence[tuple["GpuBuffer[Any]", Access]]
@@ -163,11 +164,14 @@ class Stream(metaclass=Shown):
         streams need it for nothing that kaio knows of; with `ordering="manual"` it is how streams are ordered. How the
         earlier work went is its own: if it failed, this stream goes on all the same.
 
+        >>> import kaio
         >>> device = kaio.Device("cpu", ordering="manual")
-        >>> x, first, second = device.alloc_zeros(4, kaio.f32), device.stream(), device.stream()
-        >>> with second, first:
-        ...     filled = x.fill(1)
-        ...     second.wait_for(filled)
+        >>> x, other = device.alloc_zeros(4, kaio.f32), device.stream()
+        >>> other.wait_for(x.fill(1))
+        >>> with other:
+        ...     y = x.copy()
+        >>> y.to_host()
+        array([1., 1., 1., 1.], dtype=float32)
         """
         raise NotImplementedError
 

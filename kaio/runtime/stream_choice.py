@@ -113,13 +113,13 @@ class _Pool:
         stream: Stream | None = None
         for buffer, access in uses:
             memory = buffer.memory
-            if access != "In":
-                for reader in memory.readers.values():
-                    stream = stream or self._home(reader)
-            if memory.writer is not None:
-                stream = self._home(memory.writer) or stream
-            if stream is not None:
+            home = None if memory.writer is None else self._home(memory.writer)
+            if home is not None and access != "Out":
+                stream = home  # of the work whose result is taken
                 break
+            if access != "In":
+                homes = (self._home(reader) for reader in list(memory.readers.values()))
+                stream = stream or home or next(filter(None, homes), None)
         if stream is None:
             chosen = self._chosen
             stream = min(chosen, key=chosen.__getitem__)

@@ -19,9 +19,11 @@ FILES = (
     "test_cuda_completion.py",
     "test_cuda_faults.py",
     "test_cuda_graph.py",
+    "test_exact_waits.py",
     "test_graph.py",
     "test_order.py",
     "test_policy.py",
+    "test_streams.py",
 )
 
 
