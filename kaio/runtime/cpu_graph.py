@@ -132,10 +132,10 @@ class CpuGraph(Graph):
         moments: list[Moment] = []
         for step in steps:
             after = [start, *(moments[number] for number in step.work.joined)]
-            moments.append(order.submit(self._lines[step.work.stream], step.work.uses, after))
+            moments.append(order.submit(self._lines[step.work.stream], step.work.uses, after=after))
             if step.flight is not None:
                 self.device.overlaps.start(step.flight, moments[-1])
-        return order.submit(stream, (), moments)
+        return order.submit(stream, (), after=moments)
 
     def _run(self, steps: list[_Step]) -> None:
         for number, step in enumerate(steps):

@@ -420,12 +420,15 @@ class CpuStream(Stream):
 
     def wait_for(self, earlier: Completion | Stream) -> None:
         """Let what comes next wait for other work; see `Stream.wait_for`."""
+        if self.device.recordings and (lane := self._lane()) is not None:
+            lane.wait_recorded(earlier)
+            return
         works = works_of(earlier)
         done = CpuCompletion(self)
         with self.device._lock:
             if self.device.order is not None:
                 moments = [moment for work in works if (moment := getattr(work, "_moment", None)) is not None]
-                done._moment = self.device.order.wait(self, moments)
+                done._moment = self.device.order.submit(self, (), after=moments)
             others = [work for work in works if work.stream is not self and not work._finished]
             is_served = not others or self._enqueue(_Work(done, None, [], others, []))
         if not is_served:

@@ -213,7 +213,7 @@ class Graph(metaclass=Shown):
                 help="record its work there again: call what recorded it",
             )
         if stream is None:
-            stream = device.current_stream()
+            stream = device.stream_for(self._uses)
         elif getattr(stream, "device", None) is not device:
             raise LaunchError(f"a graph of {device} is launched on a stream of it (got {stream!r})")
         if device.generation != self._generation:

@@ -56,8 +56,8 @@ class LaunchOrder:
         self._streams = 0
 
     def submit(self, stream: Any, uses: Uses, is_managed: bool = True, after: Iterable[Moment] = ()) -> Moment:
-        """Work that is submitted now, and waits for these works and, if it `is_managed`, for earlier work on the buffers
-        that it uses.
+        """Work that is submitted now, and waits for these works and, if it `is_managed`, for earlier work on what it
+        uses.
         """
         with self._lock:
             before = dict(self._host)

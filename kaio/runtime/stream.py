@@ -144,6 +144,12 @@ class Stream(metaclass=Shown):
         graph = self.device.recording()
         return None if graph is None else graph.lane(self)
 
+    def wait_recorded(self, earlier: Completion | Stream) -> None:
+        """`wait_for` of what stands for a stream while a graph is recorded."""
+        raise KaioError(
+            "`wait_for` is not recorded in a graph", help="record on managed streams, which wait by themselves"
+        )
+
     # What a user sees.
 
     def wait(self, timeout_s: float | None = None, **unknown: Never) -> None:

@@ -124,7 +124,7 @@ class CudaGraph(Graph):
                 work.lend(*lent)
             if self._handles.kept:
                 self._handles.last = work
-            stream.recent.extend(self._loaded)  # any of them may fault
+            stream.recent |= dict.fromkeys(self._loaded)  # any of them may fault
             return work
 
     def _lend(self, checked: Sequence[Node]) -> list[Lent]:

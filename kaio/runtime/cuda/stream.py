@@ -281,6 +281,9 @@ class CudaStream(Stream):
 
     def wait_for(self, earlier: Completion | Stream) -> None:
         """Let what comes next wait for other work; see `Stream.wait_for`."""
+        if self.device.recordings and (lane := self._lane()) is not None:
+            lane.wait_recorded(earlier)
+            return
         for work in works_of(earlier):
             if isinstance(work, CudaCompletion):
                 with work.stream.device._lock:  # which may be another device; never both locks at a time

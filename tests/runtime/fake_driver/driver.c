@@ -142,7 +142,7 @@ char kaio_story[1 << 22];
 static int told;
 void kaio_clear_story(void) { told = 0; kaio_story[0] = 0; }
 static void tell(Stream *stream, const Op *op) {
-    static const char *names[KINDS] = {"copy", "set", "record", "wait", "hold", "write", "free", "host"};
+    static const char *names[KINDS] = {"copy", "set", "record", "wait", "hold", "write", "free", "host", "graph", "nothing"};
     const char *name = op->kind < SAXPY ? names[op->kind] : "launch";
     if (told < (int)sizeof kaio_story - 200)
         told += snprintf(kaio_story + told, 200, "%s %p %p %p %llu\n", name, (void *)stream, (void *)op->a, (void *)op->b, (unsigned long long)op->n);
