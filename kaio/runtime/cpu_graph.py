@@ -101,7 +101,7 @@ class CpuGraph(Graph):
             unwritten = {buffer.memory: buffer.memory.unwritten for buffer, _ in self._uses}
             steps = self._steps(unwritten)
             done = stream.submit(
-                partial(self._run, steps), self._uses, timed, what=self.spelled().removeprefix("the "),
+                partial(self._run, steps), self._uses, timed, what=self._what,
                 place=partial(self._place, stream, steps),
             )  # fmt: skip
             for memory, kept in unwritten.items():
@@ -171,6 +171,10 @@ class CpuLane(CpuStream):
 
     def _lane(self) -> None:
         return None
+
+    def wait_recorded(self, earlier: Completion | Stream) -> None:
+        """See `Stream.wait_for`."""
+        self._graph.wait_for(self._of, earlier)
 
     def launch(
         self,

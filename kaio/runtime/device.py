@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Never, TypeVar
 import numpy as np
 
 from kaio.dtypes import DType, dtype_of
-from kaio.errors import CompletionTimeout, KaioError, OutOfMemoryError
+from kaio.errors import CompletionTimeout, KaioError, OutOfMemoryError, UnsupportedFeatureError
 from kaio.program import Level
 from kaio.runtime.buffer import GpuBuffer
 from kaio.runtime.completion import TIMEOUT, read_timeout
@@ -434,7 +434,7 @@ class Device(metaclass=Shown):
         return self._make_graph()
 
     def _make_graph(self) -> Graph:
-        raise NotImplementedError
+        raise UnsupportedFeatureError(f"{self} does not record graphs", help="launch the work each time")
 
     def recording(self) -> Graph | None:
         """The graph that the caller records, if it does. Ask `recordings` first, which costs nothing."""

@@ -9,6 +9,7 @@ from kaio.errors import BufferClosedError, KaioError, LaunchError, StaleBufferEr
 from kaio.runtime.completion import Completion
 from kaio.runtime.elsewhere import Shown, answer, visible
 from kaio.runtime.recorded import Edges, Recorded
+from kaio.runtime.stream import works_of
 
 if TYPE_CHECKING:
     from kaio.runtime.device import Device
@@ -58,7 +59,10 @@ class Graph(metaclass=Shown):
     _uses: Uses  # of all the work: each memory once
     _overwritten: tuple[Memory, ...]  # what it first fills as a whole, so that it does not matter how it got there
     _loaded: tuple[Any, ...]  # the programs of its kernels, each once
+    _what: str  # the graph in a few words
     _generation: int
+    is_enqueuing = False  # a library puts its work in, beside which nothing else can be put in
+    _waits: dict[Stream, list[int]]  # what the next work on a stream comes after
     _lanes: dict[Stream, Stream]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -69,8 +73,8 @@ class Graph(metaclass=Shown):
         """A graph that is to be recorded; for devices."""
         self = object.__new__(cls)
         self.device, self._state, self._problem = device, "new", None
-        self._works, self._edges, self._joined, self._lanes = [], Edges(), (), {}
-        self._uses, self._overwritten, self._loaded = (), (), ()
+        self._works, self._edges, self._joined, self._waits, self._lanes = [], Edges(), (), {}, {}
+        self._uses, self._overwritten, self._loaded, self._what = (), (), (), "graph"
         self._generation = device.generation
         return self
 
@@ -116,7 +120,7 @@ class Graph(metaclass=Shown):
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.device.end_recording(self)
-        self._lanes = {}
+        self._lanes, self._waits = {}, {}
         self._edges = Edges()  # which holds streams and memory
         self._state = "failed"
         try:
@@ -153,11 +157,16 @@ class Graph(metaclass=Shown):
 
     def add(self, work: Recorded) -> None:
         """Record one more piece of work, behind all that it depends on. The lock of the device is held."""
+        if self.is_enqueuing:
+            raise KaioError(
+                f"{work._spelled()} is recorded while `kaio.run` records the work of a library in the same graph",
+                help="record it before or after that",
+            )
         for number, (buffer, _) in enumerate(work.uses):
             if buffer.device is not self.device:
                 raise LaunchError(f"{work.operand(number)} is on {buffer.device}, and the graph on {self.device}")
             buffer.check_usable()
-        work.number, work.joined = len(self._works), self._joined
+        work.number, work.joined = len(self._works), (*self._joined, *self._waits.pop(work.stream, ()))
         Edges.place(work, self._edges.find(work), self._works)
         self._works.append(work)
 
@@ -168,10 +177,27 @@ class Graph(metaclass=Shown):
         for work in self._works:
             self._edges.find(work)
 
+    def wait_for(self, stream: Stream, earlier: Completion | Stream) -> None:
+        """What is recorded next on a stream comes after other work that was recorded; see `Stream.wait_for`."""
+        last = self._last(earlier)
+        for work in works_of(earlier) if last is None else (last,):
+            if isinstance(work, Recorded) and work in self._works[work.number : work.number + 1]:
+                self._waits.setdefault(stream, []).append(work.number)
+            elif isinstance(work, Recorded) or not work.is_done:
+                raise KaioError(
+                    f"a stream waits for {work._spelled()}, which is no part of the graph that is recorded",
+                    help="let the stream on which the graph is launched wait for it: `stream.wait_for(done)`",
+                )
+
+    def _last(self, stream: Any) -> Recorded | None:
+        """The last work that was recorded on a stream."""
+        return next((work for work in reversed(self._works) if work.stream is stream), None)
+
     def join(self, stream: Stream) -> None:
         """Leaving the block of a stream: what is recorded from now on comes after its work."""
-        last = next((work.number for work in reversed(self._works) if work.stream is stream), None)
-        if last is not None:
+        found = self._last(stream)
+        if found is not None:
+            last = found.number
             self._joined = (*(number for number in self._joined if not self._works[last].before >> number & 1), last)
 
     def fail(self, problem: BaseException) -> None:
@@ -192,6 +218,9 @@ class Graph(metaclass=Shown):
         self._uses = tuple((buffer, access) for buffer, access in found.values())
         self._overwritten = tuple(overwritten)
         self._loaded = tuple(dict.fromkeys(work._loaded for work in self._works if work._loaded is not None))
+        names = [f"`{name}`" for name in dict.fromkeys(loaded.name for loaded in self._loaded)]
+        listed = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
+        self._what = f"graph of kernel{'s' if len(names) > 1 else ''} {listed}" if names else "graph"
 
     # Launching.
 
@@ -280,19 +309,22 @@ class Graph(metaclass=Shown):
         with self.device._lock:
             before = work.uses, work.memories
             work.use(uses)
+            is_elsewhere = work.memories != before[1]
             try:
                 for buffer, _ in uses:
                     buffer.check_usable()
-                self._change(work, ready, self._missing())
+                self._change(work, ready, self._missing() if is_elsewhere else ())
             except BaseException:
                 work.uses, work.memories = before
                 raise
-            work._loaded = ready[1]
-            self._collect()
+            is_other = any(one is not two for (one, _), (two, _) in zip(uses, before[0], strict=True))
+            if is_other or work._loaded is not ready[1]:
+                work._loaded = ready[1]
+                self._collect()
             call.accept(arguments)
 
     def _find(self, recorded: Any) -> Recorded:
-        if isinstance(recorded, Recorded) and any(work is recorded for work in self._works):
+        if isinstance(recorded, Recorded) and recorded in self._works[recorded.number : recorded.number + 1]:
             if recorded.call is not None:
                 return recorded
             raise LaunchError(
@@ -341,18 +373,6 @@ class Graph(metaclass=Shown):
             after = f", after {', '.join(map(str, work.after))}" if work.after else ""
             lines.append(f"{work.number}: {work._spelled().removeprefix('the ')} on stream {on}{after}")
         return "\n".join(lines)
-
-    def kernels(self) -> tuple[str, ...]:
-        """The names of its kernels, each once."""
-        return tuple(dict.fromkeys(work._loaded.name for work in self._works if work._loaded is not None))
-
-    def spelled(self) -> str:
-        """The graph in a few words, for messages."""
-        names = [f"`{name}`" for name in self.kernels()]
-        if not names:
-            return "the graph"
-        listed = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
-        return f"the graph of kernel{'s' if len(names) > 1 else ''} {listed}"
 
     def __dir__(self) -> list[str]:
         return visible(super().__dir__(), self._public)

@@ -102,9 +102,9 @@ class Recorded(Completion):
 
 @dataclass(slots=True)
 class _Use:
-    """Who used some memory so far."""
+    """Who used some memory: the last that wrote it, with those that nothing orders with it, and readers since."""
 
-    writer: int | None = None
+    writers: set[int] = field(default_factory=set)
     readers: set[int] = field(default_factory=set)
 
 
@@ -122,19 +122,17 @@ class Edges:
         if tail is not None:
             found.add(tail)
         self._tails[work.stream] = work.number
-        if work.stream.policy.ordering == "manual":
-            return found
+        is_managed = work.stream.policy.ordering == "managed"
         accesses = zip(work.memories, work.uses, strict=True)
         uses = [(self._uses.setdefault(memory, _Use()), access != "In") for memory, (_, access) in accesses]
+        if is_managed:
+            for use, writes in uses:
+                found |= use.writers | use.readers if writes else use.writers
         for use, writes in uses:
-            if use.writer is not None:
-                found.add(use.writer)
-            if writes:
-                found |= use.readers
-        for use, writes in uses:
-            if writes:
-                use.writer = work.number
-                use.readers.clear()
+            if writes and is_managed:
+                use.writers, use.readers = {work.number}, set()
+            elif writes:
+                use.writers.add(work.number)
             else:
                 use.readers.add(work.number)
         found.discard(work.number)

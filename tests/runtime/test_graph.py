@@ -136,6 +136,57 @@ def test_leaving_the_block_of_a_stream_joins_it(device: kaio.Device, x: Any, y: 
     assert [work.after for work in graph._works] == [(), (0,), (1,)]  # type: ignore[attr-defined]
 
 
+def test_streams_ordered_by_hand_are_so_in_a_graph(device: kaio.Device, x: Any, y: Any) -> None:
+    one, two, three = (device.stream(ordering="manual") for _ in range(3))
+    with device.graph() as graph:
+        first = add(x, y, stream=one)
+        add(x, y, stream=two)
+        two.wait_for(first)
+        add(x, y, stream=two)
+        three.wait_for(two)
+        three.wait_for(kaio.gather(first))
+        add(x, y, stream=three)
+        add(x, y)
+        add(x, y, stream=one)
+    assert [work.after for work in graph._works] == [(), (), (0, 1), (2,), (3,), (0,)]  # type: ignore[attr-defined]
+    for _ in range(2):
+        graph.launch()
+    assert y.to_host().any()
+
+
+def test_a_stream_waits_in_a_graph_for_no_work_that_is_none_of_it(
+    device: kaio.Device, x: Any, y: Any, latch: Any
+) -> None:
+    stream, other = device.stream(), device.stream()
+    with device.graph() as earlier:
+        recorded = add(x, y)
+    pending = latch.hold(other)
+    with device.graph() as graph:
+        for work in (recorded, pending, other):
+            assert told(lambda work=work: stream.wait_for(work)).endswith(  # type: ignore[misc]
+                ", which is no part of the graph that is recorded\n"
+                "  help: let the stream on which the graph is launched wait for it: `stream.wait_for(done)`"
+            )
+        assert told(lambda: stream.wait_for("it")).startswith("`wait_for` takes a Completion or a stream")  # type: ignore[arg-type]
+        latch.release()
+        pending_again = add(x, y, stream=stream)
+    assert (len(earlier), len(graph), pending_again.stream) == (1, 1, stream)
+    pending.wait(60)
+
+
+@pytest.mark.parametrize("streams", ["per_thread", "pool"])
+def test_a_device_that_chooses_streams_does_so_for_a_graph(device: kaio.Device, streams: Any) -> None:
+    chooses = kaio.Device("cuda:0" if device.kind == "cuda" else "cpu", streams=streams)
+    x, y, z = (chooses.alloc_from(np.arange(N, dtype=np.float32)) for _ in range(3))
+    with chooses.graph() as graph:
+        add(x, y)
+        add(x, z)
+        add(y, z)
+        z.copy_from(y)
+    graph.launch()
+    np.testing.assert_array_equal(z.to_host(), 2 * np.arange(N))
+
+
 def test_an_async_block_of_a_stream_joins_it_too(device: kaio.Device, x: Any, y: Any) -> None:
     async def record() -> Any:
         with device.graph() as graph:

@@ -287,6 +287,10 @@ class CudaDevice(Device):
 
     def _take(self, nbytes: int, stream: CudaStream) -> Memory:
         """Memory that may be used on the stream, and after that on others. The lock is held."""
+        if self._is_enqueuing():
+            raise KaioError(
+                "memory cannot be made by what `kaio.run` enqueues while a graph is recorded", help="make it before"
+            )
         self.tidy()
         if not nbytes:
             return Memory(self, 0, 0)
@@ -387,13 +391,22 @@ class CudaDevice(Device):
 
     def writing_stream(self, memory: Memory) -> int | None:
         """The handle of the stream that still writes this memory."""
+        if self._is_enqueuing():
+            return None
         writer = memory.writer
         if writer is None or writer.is_done:
             return None
         return int(writer.stream.raw)  # type: ignore[attr-defined]
 
+    def _is_enqueuing(self) -> bool:
+        """Whether the caller puts the work of a library into a graph: what comes before it there, is known there."""
+        graph = self.recording() if self.recordings else None
+        return graph is not None and graph.is_enqueuing
+
     def hand_over(self, memory: Memory, stream: int | None) -> None:
         """Let a stream of another library wait for the work that writes this memory; -1: it does that itself."""
+        if self._is_enqueuing():
+            return
         writer = memory.writer
         if writer is None or writer.is_done or stream == -1:
             return

@@ -34,6 +34,7 @@ class CudaGraph(Graph):
     device: CudaDevice
     _handles: Handles
     _nodes: list[Node]  # of the works
+    _checked: list[Node]  # those that leave what their checks find in a record
 
     def _begin(self) -> None:
         version = int(done(driver.cuDriverGetVersion()))
@@ -67,6 +68,30 @@ class CudaGraph(Graph):
             self.drop_last()
             raise
         self._nodes.append(Node(last, last))
+
+    def record_library(self, lane: CudaLane, work: Recorded, enqueue: Callable[[], object]) -> None:
+        """Put in what a library gives to the driver for the lane, between two empty nodes.
+
+        Without the lock of the device, which the library's other threads may need.
+        """
+        device, graph = self.device, self._handles.graph
+        with device._lock:
+            self.add(work)
+            self.is_enqueuing = True
+        try:
+            with device.current():
+                after = self._behind(work)
+                first = device.ask(driver.cuGraphAddEmptyNode(graph, after, len(after)))
+                tips = self._capture(lane, [first], enqueue)
+                last = device.ask(driver.cuGraphAddEmptyNode(graph, tips, len(tips)))
+            self._nodes.append(Node(first, last))
+        except BaseException as problem:
+            self.fail(problem)  # a part of it may be in the graph
+            with device._lock:
+                self.drop_last()
+            raise
+        finally:
+            self.is_enqueuing = False
 
     def _behind(self, work: Recorded) -> list[Any]:
         return [self._nodes[number].last for number in work.after]
@@ -105,7 +130,7 @@ class CudaGraph(Graph):
 
     def _submit(self, stream: Stream, timed: bool) -> Completion:
         assert isinstance(stream, CudaStream)
-        device, checked = self.device, [node for node in self._nodes if node.checked is not None]
+        device, checked = self.device, self._checked
         if checked:
             device.make_room()
         with device._lock:
@@ -119,13 +144,17 @@ class CudaGraph(Graph):
                 for record, _, _ in lent:
                     device.records.give_back(record, is_used=False)
                 raise
-            work._what = self.spelled().removeprefix("the ")
+            work._what = self._what
             if isinstance(work, CheckedCompletion):
                 work.lend(*lent)
             if self._handles.kept:
                 self._handles.last = work
             stream.recent |= dict.fromkeys(self._loaded)  # any of them may fault
             return work
+
+    def _collect(self) -> None:
+        super()._collect()
+        self._checked = [node for node in self._nodes if node.checked is not None]
 
     def _lend(self, checked: Sequence[Node]) -> list[Lent]:
         """A record for each launch that is checked, so that each launch of the graph finds its own faults."""
@@ -162,3 +191,4 @@ class CudaGraph(Graph):
                 self.order_anew(missing)
                 self._handles.set_executable(self._instantiate())
         node.checked = kernel if loaded.state_at is not None else None
+        self._checked = [node for node in self._nodes if node.checked is not None]

@@ -14,7 +14,7 @@ from kaio.runtime.cuda.driver import driver
 from kaio.runtime.cuda.launch import ArgumentBlock, CudaLoaded, launch_kernel, launch_together, with_room
 from kaio.runtime.cuda.stream import CudaStream
 from kaio.runtime.recorded import Recorded
-from kaio.runtime.stream import USUAL, Dims, RunOptions, Together, Uses
+from kaio.runtime.stream import USUAL, Dims, RunOptions, Stream, Together, Uses
 
 if TYPE_CHECKING:
     from kaio.runtime.cuda.device import CudaDevice
@@ -91,6 +91,10 @@ class CudaLane(CudaStream):
 
     def _lane(self) -> None:
         return None
+
+    def wait_recorded(self, earlier: Completion | Stream) -> None:
+        """See `Stream.wait_for`."""
+        self._graph.wait_for(self._of, earlier)
 
     def launch(
         self,
