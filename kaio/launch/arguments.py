@@ -28,6 +28,7 @@ from kaio.errors import KaioError, LaunchError, did_you_mean, is_message
 from kaio.launch.buffers import as_numpy, buffer_check
 from kaio.launch.call import Call
 from kaio.launch.scalars import Bits, constant, convert, packable
+from kaio.launch.usual import Usual, write_usual
 from kaio.launch.values import parts_check, value_check
 from kaio.program import packs_by_bits
 from kaio.runtime import GpuBuffer
@@ -52,6 +53,7 @@ class Parameters:
         self.buffer_names = [param.name for param in self.params if isinstance(param.annotation, BufferAnnotation)]
         self._count = len(self.params) if all(param.kind != "keyword" for param in self.params) else -1
         self._checks: dict[tuple[DType, ...], tuple[Check | None, ...]] = {}
+        self._usual: dict[Any, Callable[..., Usual] | None] = {}
         self._writes = any(_is_written(param) for param in self.params)
         self._constants = any(isinstance(param.annotation, ConstAnnotation) for param in self.params)
 
@@ -184,6 +186,21 @@ class Parameters:
 
     def _dtype(self, dtype: Any, dtypes: tuple[DType, ...]) -> DType:
         return dtype if isinstance(dtype, DType) else dtypes[self.generics.index(dtype)]
+
+    def usual(self, call: Call, has_places: bool) -> Callable[..., Usual] | None:
+        """What makes the quick function for launches with the dtypes and constants of this one; see `write_usual`."""
+        key = call.key, has_places
+        if key not in self._usual:
+            self._usual[key] = None if self._has_loose_generics() else write_usual(
+                self.kernel, self.params, lambda dtype: self._dtype(dtype, call.dtypes), call.consts,
+                self._checks[call.dtypes], has_places,
+            )  # fmt: skip
+        return self._usual[key]
+
+    def _has_loose_generics(self) -> bool:
+        """Whether the dtype of a TypeVar is told by scalars alone."""
+        told = {param.annotation.dtype for param in self.params if isinstance(param.annotation, BufferAnnotation)}
+        return not told.issuperset(self.generics)
 
     def _make_checks(self, dtypes: tuple[DType, ...]) -> tuple[Check | None, ...]:
         return tuple(self._make_check(param, dtypes) for param in self.params)

@@ -22,7 +22,7 @@ class BoundLaunch:
     current: it runs where it was bound. A buffer closed since raises BufferClosedError.
     """
 
-    __slots__ = ("_launcher", "_prepared", "_values")
+    __slots__ = ("_device", "_launcher", "_prepared", "_values")
 
     def __init__(self, launcher: Launcher, values: list[Any]) -> None:
         self._launcher = launcher
@@ -43,14 +43,14 @@ class BoundLaunch:
             together,
             self._launcher.run,
         )
-        self._values = values
+        self._values, self._device = values, stream.device
 
     def launch(self) -> Completion:
         """Launch once more; returns at once with the work's Completion."""
         __tracebackhide__ = is_message
         try:
             done = self._prepared.launch()
-            if done.stream.device.recordings:
+            if self._device.recordings:
                 note_call(done, self._launcher, self._values)
             return done
         except BufferClosedError as problem:

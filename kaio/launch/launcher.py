@@ -23,6 +23,7 @@ from kaio.launch.options import build_for, read_check, read_flag, read_run, show
 from kaio.launch.recorded import note_call
 from kaio.launch.shared import SharedMemory, lay_out, read_counts
 from kaio.launch.together import check_cluster, read_cluster, together, whole_clusters
+from kaio.launch.usual import Usual
 from kaio.program import Build, Level
 from kaio.runtime import Completion, Device, Stream
 from kaio.runtime.stream import USUAL, RunOptions, Together, Uses
@@ -42,6 +43,7 @@ class Variant(Protocol):
     """One specialisation of a kernel, loaded on a device."""
 
     loaded: Any  # with the `program` that it was made of
+    built: Any  # with `is_fresh`, whether what it captured is unchanged
     grid_ranks: frozenset[int]  # the n of each `grid(n)` that the kernel uses
     pack: Callable[..., bytes]
 
@@ -84,6 +86,7 @@ class Fitting(NamedTuple):
     variant: Variant | None
     shared: SharedMemory
     together: Together | None = None
+    plan: object = None  # by which streams know all of it but the arguments; None where no quick way is worth it
 
 
 # A launch after all checks: where it runs, and what is launched there (the number is of bytes of dynamic shared
@@ -102,7 +105,7 @@ class Launcher:
 
     __slots__ = (
         "_block", "_check", "_cluster", "_cooperative", "_counts", "_device", "_fitting", "_geometries", "_grid",
-        "_shape", "_stream", "kernel", "run", "timed",
+        "_shape", "_stream", "_usual", "kernel", "run", "timed",
     )  # fmt: skip
 
     kernel: Launchable
@@ -126,6 +129,7 @@ class Launcher:
     _counts: dict[str, int]  # elements of the dynamic shared arrays
     _geometries: dict[Device, Geometry]
     _fitting: Fitting  # the last one
+    _usual: Usual | None  # launches of that one in the usual case
 
     def _fill(self, values: dict[str, Any]) -> None:
         for name, value in values.items():
@@ -252,7 +256,15 @@ class Launcher:
         LaunchError (or the buffer's own class) naming the argument, before anything is launched.
         """
         __tracebackhide__ = is_message
+        usual = self._usual
+        if usual is not None and not kwargs:
+            done = usual(args)
+            if done is not None:
+                return done
         stream, variant, geometry, arguments, uses, shared_nbytes, together = self.ready(args, kwargs)
+        plan = self._fitting.plan
+        if plan is not None:  # the next ones find it there
+            stream.learn(plan, variant.loaded, geometry.grid, geometry.block, shared_nbytes, together)
         done = stream.launch(
             variant.loaded,
             geometry.grid,
@@ -327,15 +339,15 @@ class Launcher:
         if variant is None:
             kernel.parameters.convert(call)  # a wrong scalar is told before the time to compile is spent
             variant = kernel.variants.make(device, geometry.build, call, wide)
+        stream = self._stream or device.stream_for(call.uses)
         fitting = self._fitting
         if variant is not fitting[0]:
-            fitting = self._fit(variant, geometry, device)
+            fitting = self._fit(variant, geometry, device, call, stream)
         places, shared_nbytes = fitting[1]
         arguments = kernel.parameters.pack(variant.pack, call, places)
-        stream = self._stream or device.stream_for(call.uses)
         return stream, variant, geometry, arguments, call.uses, shared_nbytes, fitting.together
 
-    def _fit(self, variant: Variant, geometry: Geometry, device: Device) -> Fitting:
+    def _fit(self, variant: Variant, geometry: Geometry, device: Device, call: Call, stream: Stream) -> Fitting:
         """The kernel as compiled, for this geometry, or LaunchError; once for each variant in turn."""
         if self._shape is not None:
             check_rank(self.kernel.name, self._shape, variant.grid_ranks)
@@ -347,9 +359,28 @@ class Launcher:
         many = together(
             self.kernel.name, variant.loaded, grid, block, shared.nbytes, self._cooperative, self._cluster, device
         )
-        fitting = Fitting(variant, shared, many)
-        object.__setattr__(self, "_fitting", fitting)
+        plan = object() if self._is_usual(geometry, call, stream) else None
+        make = None if plan is None else self.kernel.parameters.usual(call, bool(shared.places))
+        is_fixed = self._stream is not None
+        usual = make and make(
+            plan=plan,
+            is_fresh=variant.built.is_fresh,
+            is_fixed=is_fixed,
+            get_entered=device._entered.get,
+            default=stream if is_fixed else device._default_stream(),
+            pack=variant.pack,
+            places=shared.places,
+        )
+        fitting = Fitting(variant, shared, many, plan)
+        self._fill({"_fitting": fitting, "_usual": usual})
         return fitting
+
+    def _is_usual(self, geometry: Geometry, call: Call, stream: Stream) -> bool:
+        """Whether launches like this one may be quick: those of a GPU whose streams have nothing to see to."""
+        if stream.device.kind != "cuda" or self.timed or geometry.build.check != "off" or geometry.wide or call.wide:
+            return False
+        policy = stream.policy
+        return policy.ordering == "managed" and policy.completion != "sync" and policy.streams == "one"
 
     def _placed(self, call: Call) -> Device:
         """The device named by `on`, which is not that of the buffers."""
@@ -406,7 +437,7 @@ _OPTIONS = ("check=", "timed=", "cooperative=", "cluster=", *(f"{name}=" for nam
 
 
 def _unresolved() -> dict[str, Any]:
-    return {"_geometries": {}, "_fitting": _NOTHING_FITS}
+    return {"_geometries": {}, "_fitting": _NOTHING_FITS, "_usual": None}
 
 
 def _rebuild(kernel: Launchable, values: dict[str, Any]) -> Launcher:

@@ -22,11 +22,13 @@ from kaio.structs import is_laid_out_as
 if TYPE_CHECKING:
     from kaio.runtime.device import Device
 
-__all__ = ["GpuBuffer"]
+__all__ = ["GpuBuffer", "usual_form"]
 
 T = TypeVar("T")
 _HEALING = "what it left in the buffer is undefined: fill the whole of it with `x.fill(value)`, or make a new one"
 _set = object.__setattr__
+_MOST_ELEMENTS = 2**31 - 1  # that an i32 counts
+_FORMS: dict[tuple[DType, int], tuple[DType, int]] = {}
 
 _PUBLIC = frozenset(
     (
@@ -54,7 +56,7 @@ class GpuBuffer(NoArray, Generic[T]):
 
     _public = _PUBLIC
     __slots__ = (
-        "__weakref__", "_is_view", "device", "dtype", "is_contiguous", "memory", "nbytes", "ndim", "pointer",
+        "__weakref__", "_is_view", "device", "dtype", "form", "is_contiguous", "memory", "nbytes", "ndim", "pointer",
         "shape", "size", "strides",
     )  # fmt: skip
 
@@ -67,6 +69,7 @@ class GpuBuffer(NoArray, Generic[T]):
     size: int
     nbytes: int
     is_contiguous: bool
+    form: object  # what `usual_form` gives for a buffer that a launch has nothing to say about
     device: Device
     _is_view: bool
 
@@ -97,7 +100,10 @@ class GpuBuffer(NoArray, Generic[T]):
         _set(self, "ndim", len(shape))
         _set(self, "size", size)
         _set(self, "nbytes", size * dtype.itemsize)
-        _set(self, "is_contiguous", is_contiguous(shape, strides, dtype.itemsize))
+        plain = is_contiguous(shape, strides, dtype.itemsize)
+        _set(self, "is_contiguous", plain)
+        is_usual = plain and max(size, *shape, 0) <= _MOST_ELEMENTS and not memory.read_only
+        _set(self, "form", usual_form(dtype, len(shape)) if is_usual else None)
         _set(self, "device", memory.device)
         _set(self, "_is_view", is_view)
         return self
@@ -387,6 +393,17 @@ class GpuBuffer(NoArray, Generic[T]):
             "data": (self.pointer, self.is_read_only),
             "stream": self.device.writing_stream(self.memory),
         }
+
+
+def usual_form(dtype: DType, ndim: int) -> object:
+    """One object for all contiguous, writable buffers of this type whose elements an i32 counts: to compare with `is`.
+
+    >>> import kaio
+    >>> kaio.Device("cpu").alloc_zeros(3, kaio.f32).form is usual_form(kaio.f32, 1)
+    True
+    """
+    key = dtype, ndim
+    return _FORMS.get(key) or _FORMS.setdefault(key, key)
 
 
 def _not_shared(dtype: DType) -> str:

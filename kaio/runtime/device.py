@@ -111,6 +111,7 @@ class Device(metaclass=Shown):
     ordinal: int = 0  # among the devices of its kind
     generation: int
     fault: KaioError | None  # what a GPU's context failed with; it cannot be used again
+    attention: bool  # something is to be seen to before the next work goes in, which takes no quick way then
     _stats: DeviceStats
     _released: deque[int]
     _lock: threading.RLock
@@ -446,6 +447,7 @@ class Device(metaclass=Shown):
         self._recording.set(graph)
         with self._lock:
             self.recordings = (*self.recordings, graph)
+            self.attention = True
 
     def end_recording(self, graph: Graph) -> None:
         """Undo `start_recording`."""
@@ -502,7 +504,7 @@ class Device(metaclass=Shown):
 
     def _start(self) -> None:
         """Set up what all devices have."""
-        self.generation, self.fault = 0, None
+        self.generation, self.fault, self.attention = 0, None, False
         self._stats, self._released = DeviceStats(0, 0, 0), deque()
         self._lock, self.failures = threading.RLock(), Failures()
         self._entered = ContextVar(f"streams of {self}", default=())

@@ -16,14 +16,19 @@ _LOADING = threading.Lock()
 
 
 class Library:
-    """Object code loaded into this process; `address(name)` of its exported functions. Unloaded when it is dropped."""
+    """Object code, or LLVM IR, loaded into this process; `address(name)` of its exported functions.
+
+    Unloaded when it is dropped.
+    """
 
     _count = 0
 
-    def __init__(self, code: bytes, exported: Sequence[str]) -> None:
+    def __init__(self, code: bytes | str, exported: Sequence[str]) -> None:
         from llvmlite.binding import JITLibraryBuilder
 
-        builder = JITLibraryBuilder().add_object_img(code).add_current_process()
+        builder = JITLibraryBuilder()
+        builder = builder.add_ir(code) if isinstance(code, str) else builder.add_object_img(code)
+        builder.add_current_process()
         for name in exported:
             builder.export_symbol(name)
         with _LOADING:

@@ -118,6 +118,7 @@ class Memory:
         """Give the memory back as soon as the work that uses it, and the arrays exported from it, are done."""
         if not self.closed:
             self.closed, self.stream = True, None
+            self.device.attention = True  # who has bound it does not look at it each time
             if not self.exports:
                 self._let_go()
 

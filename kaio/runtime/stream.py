@@ -13,6 +13,7 @@ from kaio.runtime.elsewhere import Shown, answer, refuse_arguments, visible
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
     from kaio.runtime.device import Device
+    from kaio.runtime.memory import Memory
     from kaio.runtime.policy import Policy
     from kaio.runtime.watch import Watch
 
@@ -122,6 +123,20 @@ class Stream(metaclass=Shown):
     ) -> PreparedLaunch:
         """The same launch made ready to be repeated: `.launch()`."""
         raise NotImplementedError
+
+    def learn(
+        self, plan: Any, loaded: Any, grid: Dims, block: Dims, shared_nbytes: int, together: Together | None
+    ) -> None:
+        """Make ready for `send`, where there is such a way: `plan` stands for all of a launch but its arguments."""
+
+    def send(
+        self, plan: Any, arguments: bytes, read: tuple[Memory, ...], written: tuple[Memory, ...]
+    ) -> Completion | None:
+        """Launch a plan in the usual case, that nothing is to be waited for or seen to; None if it is another case.
+
+        Arguments and buffers are checked for types and shapes, and not for whether they can be used.
+        """
+        return None
 
     def copy(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
         """Copy between contiguous buffers of one size on this device."""

@@ -23,6 +23,7 @@ FILES = (
     "test_graph.py",
     "test_order.py",
     "test_policy.py",
+    "test_quick_launch.py",
     "test_streams.py",
 )
 

@@ -24,7 +24,7 @@ from kaio.runtime.watching import pause_after, watcher
 if TYPE_CHECKING:
     from kaio.runtime.cuda.stream import CudaStream
 
-__all__ = ["CudaCompletion", "Event", "Events"]
+__all__ = ["CudaCompletion", "Event", "Events", "Repeated"]
 
 _query = driver.cuEventQuery
 
@@ -209,3 +209,18 @@ class CudaCompletion(Completion):
 
     def _watch(self) -> None:
         watcher.watch(self)
+
+
+class Repeated(CudaCompletion):
+    """All launches of a bound launch so far, as the memory that they use remembers them.
+
+    It moves on with each of them, until somebody looks at it or other work goes in: from then on it stands for the
+    last one, as any completion does. So a bound launch that is repeated has nothing to note in its buffers.
+    """
+
+    token: object  # the stream has it as its `turn` as long as this moves on
+
+    def _mark(self) -> None:
+        if self.stream.turn is self.token:
+            self.stream.turn = None
+        super()._mark()

@@ -156,6 +156,7 @@ class CudaDevice(Device):
                 code=problem.code,
             )
             self.fault.__cause__ = problem
+            self.attention = True
 
     def check_usable(self) -> None:
         """Raise ContextPoisonedError if a fault has made the device unusable."""
@@ -310,6 +311,20 @@ class CudaDevice(Device):
         # Finalisers come here, at any moment and in any thread: only note it.
         if memory.pointer or memory.owner is not None:
             self.dropped.append((memory.pointer if memory.counted else 0, memory.owner, memory.users()))
+            self.attention = True
+
+    def attend(self) -> None:
+        """See to what was noted, before more work goes in; raises ContextPoisonedError after a fault.
+
+        The lock is held. What stands keeps the flag up, and with it launches off the quick ways.
+        """
+        self.attention = False  # first: a finaliser may raise it again at any moment
+        try:
+            if self.fault is not None or self.dropped or self.ended:
+                self.tidy()
+        finally:
+            if self.fault is not None or self.watched or self.recordings:
+                self.attention = True
 
     def tidy(self) -> None:
         """Give dropped memory back, in the order of the streams; raises ContextPoisonedError after a fault."""

@@ -95,6 +95,7 @@ class CheckedCompletion(CudaCompletion):
         """Say where each kernel leaves what it finds: one, or those of a graph. The lock of the device is held."""
         self._lent = lent
         self.stream.device.watched[self] = None
+        self.stream.device.attention = True
 
     def _finish(self, error: KaioError | None) -> None:
         device, is_failed = self.stream.device, False

@@ -42,10 +42,12 @@ class Handles:
     def _end_executable(self) -> None:
         if self.executable is not None:
             self._device.ended.append((driver.cuGraphExecDestroy, self.executable))
+            self._device.attention = True
 
     def __del__(self) -> None:
         self._end_executable()
         self._device.ended.append((driver.cuGraphDestroy, self.graph))
+        self._device.attention = True
         if self.last is not None:
             self._device.dropped.append((0, self.kept, [self.last]))
 

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from kaio.runtime.completion import Completion
-from kaio.runtime.cuda.calls import call_together
+from kaio.runtime.cuda.completion import CudaCompletion, Repeated
 from kaio.runtime.cuda.driver import done, driver
-from kaio.runtime.stream import Dims, Together, Uses
 
 if TYPE_CHECKING:
     from kaio.runtime.cuda.stream import CudaStream
+    from kaio.runtime.cuda.thunk import Call
 
 __all__ = [
-    "ArgumentBlock", "CheckedPrepared", "CudaLoaded", "CudaPrepared", "launch_kernel", "launch_together", "with_room",
+    "ArgumentBlock", "CudaLoaded", "CudaPrepared", "PlainPrepared", "launch_kernel", "launch_together", "with_room",
 ]  # fmt: skip
 
 launch_kernel = driver.cuLaunchKernel
 launch_together = driver.cuLaunchKernelEx
+
+_ref, _new = weakref.ref, object.__new__
 
 
 class CudaLoaded:
@@ -91,83 +94,71 @@ class ArgumentBlock:
         return self._address
 
 
-class CudaPrepared:
-    """A launch of a GPU made ready."""
+class PlainPrepared:
+    """A launch made ready that goes the way of every launch."""
 
-    __slots__ = (
-        "_arguments",
-        "_block",
-        "_empty",
-        "_function",
-        "_launch",
-        "_loaded",
-        "_lock",
-        "_stream",
-        "_submit",
-        "_timed",
-        "_uses",
-    )
+    __slots__ = ("_launch", "_stream")
 
-    def __init__(
-        self,
-        stream: CudaStream,
-        loaded: CudaLoaded,
-        grid: Dims,
-        block: Dims,
-        arguments: bytes,
-        uses: Uses,
-        shared_nbytes: int,
-        timed: bool,
-        together: Together | None,
-    ) -> None:
-        self._block = ArgumentBlock(len(arguments))
-        extra = self._block.put(arguments)
-        self._function: Any = launch_kernel
-        self._arguments: tuple[Any, ...] = (loaded.function, *grid, *block, shared_nbytes, stream.raw, 0, extra)
-        if together is not None:
-            self._function = launch_together
-            self._arguments = call_together(
-                loaded.function, grid, block, shared_nbytes, stream.raw, extra, together
-            )  # fmt: skip
-        self._stream, self._loaded, self._uses, self._timed = stream, loaded, uses, timed
-        self._launch = loaded, grid, block, arguments, uses, shared_nbytes, timed, together
-        self._empty = 0 in grid
-        self._submit, self._lock = stream.submit, stream.device._lock
+    def __init__(self, stream: CudaStream, *launch: Any) -> None:
+        self._stream, self._launch = stream, launch
 
     def launch(self) -> Completion:
         """Launch it once more."""
-        if self._empty:
-            return Completion.completed(self._stream)
-        if self._stream.device.recordings:
-            return self._stream.launch(*self._launch)
-        with self._lock:
-            return self._submit(self._function, self._arguments, self._uses, self._loaded, self._timed)
+        for buffer, _ in self._launch[4]:
+            buffer.check_usable()
+        return self._stream.launch(*self._launch)
 
 
-class CheckedPrepared(CudaPrepared):
-    """The same of a program with checks."""
+class CudaPrepared(PlainPrepared):
+    """One with a quick way, whose cost does not grow with its buffers: their memory notes it once (`Repeated`)."""
 
-    __slots__ = ("_dims",)
+    __slots__ = ("_arguments", "_call", "_device", "_loaded", "_lock", "_turn", "_uses")
 
-    def __init__(
-        self, stream: CudaStream, loaded: CudaLoaded, grid: Dims, block: Dims, arguments: bytes, *rest: Any
-    ) -> None:
-        super().__init__(stream, loaded, grid, block, with_room(arguments, loaded), *rest)
-        self._launch = loaded, grid, block, arguments, *rest
-        self._dims = grid, block
+    def __init__(self, call: Call, stream: CudaStream, *launch: Any) -> None:
+        super().__init__(stream, *launch)
+        self._loaded, _, _, self._arguments, self._uses = launch[:5]
+        self._call, self._device, self._lock, self._turn = call, stream.device, stream.device._lock, object()
 
     def launch(self) -> Completion:
-        """Launch it once more, with a record of its own."""
-        if self._empty:
-            return Completion.completed(self._stream)
-        if self._stream.device.recordings:
-            return self._stream.launch(*self._launch)
-        self._stream.device.make_room()
+        """Launch it once more."""
+        stream = self._stream
         with self._lock:
-            record = self._stream.device.records.take()
-            self._block.put_state(record.state)
-            call = self._function, self._arguments, self._uses, self._loaded, self._timed
-            return self._stream.submit_checked(record, self._dims, call)
+            if self._device.attention or (stream.turn is not self._turn and not self._take_turn()):
+                return super().launch()
+            work: CudaCompletion = _new(CudaCompletion)
+            work.stream, work._loaded = stream, self._loaded
+            last = stream.last()
+            if last is not None:
+                last._mark()
+            code = self._call(self._arguments)
+            if code:
+                stream._refused(code, self._call, (self._arguments,), self._loaded)
+            stream.last = _ref(work)
+            stream.recent[self._loaded] = None
+            return work
+
+    def _take_turn(self) -> bool:
+        """Note the launches to come in the buffers; False where one has been used elsewhere. The lock is held."""
+        stream = self._stream
+        for buffer, _ in self._uses:
+            memory = buffer.memory
+            if memory.stream is not stream:
+                return False
+            if memory.writer is not None and memory.writer._error is not None:
+                buffer.check_usable()
+        work = Repeated(stream)
+        work._loaded, work.token = self._loaded, object()
+        for buffer, access in self._uses:
+            memory = buffer.memory
+            if access == "In":
+                memory.readers[stream] = work
+            else:
+                memory.writer = work
+                if memory.readers:
+                    memory.readers = {}
+        stream.take_turn(work)
+        self._turn = work.token
+        return True
 
 
 def with_room(arguments: bytes, loaded: CudaLoaded) -> bytes:

@@ -12,17 +12,18 @@ from kaio.errors import KaioError
 from kaio.runtime.clocks import Clock, latest
 from kaio.runtime.completion import Completion
 from kaio.runtime.cuda.calls import call_together, memsets
-from kaio.runtime.cuda.completion import CudaCompletion, Event
+from kaio.runtime.cuda.completion import CudaCompletion, Event, Repeated
 from kaio.runtime.cuda.driver import driver, is_sticky
 from kaio.runtime.cuda.faults import CheckedCompletion, Record
 from kaio.runtime.cuda.launch import (
-    CheckedPrepared,
     CudaLoaded,
     CudaPrepared,
+    PlainPrepared,
     launch_kernel,
     launch_together,
     with_room,
 )
+from kaio.runtime.cuda.thunk import launch_call
 from kaio.runtime.policy import Policy
 from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses, works_of
 from kaio.runtime.sync_stream import SyncStream
@@ -30,6 +31,8 @@ from kaio.runtime.sync_stream import SyncStream
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
     from kaio.runtime.cuda.device import CudaDevice
+    from kaio.runtime.cuda.thunk import Call as NativeCall
+    from kaio.runtime.memory import Memory
 
 __all__ = ["CudaStream"]
 
@@ -37,6 +40,8 @@ __all__ = ["CudaStream"]
 Call = tuple[Callable[..., Any], tuple[Any, ...], Uses, CudaLoaded, bool]
 
 _ref, _new = weakref.ref, object.__new__
+
+_MOST_PLANS = 256  # that a stream keeps its native launches of
 
 _devices: weakref.WeakSet[CudaDevice] = weakref.WeakSet()  # those with streams
 
@@ -52,7 +57,10 @@ class CudaStream(Stream):
     last: Callable[[], CudaCompletion | None]
     recent: dict[Any, None]  # what was put on it since it was last known to be idle, to name what faulted
     clock: Clock
+    turn: object  # of the bound launch that was the last work; None where other work was
+    calls: dict[Any, tuple[NativeCall, CudaLoaded] | None]  # of each plan that was launched here
     raw: Any
+    _repeated: Callable[[], Repeated | None]
 
     @classmethod
     def make(cls, device: CudaDevice, priority: int = 0, policy: Policy | None = None) -> CudaStream:
@@ -69,6 +77,7 @@ class CudaStream(Stream):
     def _start(self, policy: Policy) -> None:
         self.policy, self.is_managed = policy, policy.ordering == "managed"
         self.last, self.recent, self.clock = _nothing, {}, Clock()
+        self.turn, self.calls, self._repeated = None, {}, _nothing
         with self.device._lock:
             self.device._streams.add(self)
             _devices.add(self.device)
@@ -85,6 +94,7 @@ class CudaStream(Stream):
         raw = getattr(self, "raw", None)
         if raw is not None:
             self.device.ended.append((driver.cuStreamDestroy, raw))  # memory that it used may still be freed on it
+            self.device.attention = True
 
     # Launching.
 
@@ -169,8 +179,84 @@ class CudaStream(Stream):
         """Make a launch ready; see `Stream.prepare`."""
         if shared_nbytes > loaded.dynamic_nbytes:
             self.device.allow_shared(loaded, shared_nbytes)
-        made = CudaPrepared if loaded.state_at is None else CheckedPrepared
-        return made(self, loaded, grid, block, arguments, tuple(uses), shared_nbytes, timed, together)
+        launch = loaded, grid, block, arguments, tuple(uses), shared_nbytes, timed, together
+        call = None if timed else self._quick_call(loaded, grid, block, shared_nbytes, together)
+        return PlainPrepared(self, *launch) if call is None else CudaPrepared(call, self, *launch)
+
+    # The quick ways of launching: what they cannot do is left to `launch`.
+
+    def _quick_call(
+        self, loaded: CudaLoaded, grid: Dims, block: Dims, shared_nbytes: int, together: Together | None
+    ) -> NativeCall | None:
+        """A native launch, where one on this stream needs nothing that `submit` or `launch` have besides."""
+        if type(self) is not CudaStream or self.policy.ordering != "managed":
+            return None
+        if loaded.state_at is not None or 0 in grid:
+            return None
+        return launch_call(loaded.function, grid, block, shared_nbytes, self.raw, together)
+
+    def learn(
+        self, plan: Any, loaded: Any, grid: Dims, block: Dims, shared_nbytes: int, together: Together | None
+    ) -> None:
+        """Make `send` ready for a plan; see `Stream.learn`."""
+        if plan not in self.calls:
+            if len(self.calls) >= _MOST_PLANS:
+                self.calls.clear()
+            call = self._quick_call(loaded, grid, block, shared_nbytes, together)
+            self.calls[plan] = None if call is None else (call, loaded)
+
+    def send(
+        self, plan: Any, arguments: bytes, read: tuple[Memory, ...], written: tuple[Memory, ...]
+    ) -> CudaCompletion | None:
+        """Launch a plan; see `Stream.send`."""
+        device = self.device
+        with device._lock:
+            known = self.calls.get(plan)
+            if known is None or device.attention:
+                return None
+            for memory in read:
+                if memory.stream is not self:
+                    return None
+            for memory in written:
+                if memory.stream is not self:
+                    return None
+            call, loaded = known
+            work: CudaCompletion = _new(CudaCompletion)
+            work.stream, work._loaded = self, loaded
+            for memory in read:
+                memory.readers[self] = work
+            for memory in written:
+                memory.writer = work
+                if memory.readers:
+                    memory.readers = {}
+            if self.turn is not None:
+                self._end_turn()
+            last = self.last()
+            if last is not None:
+                last._mark()
+            code = call(arguments)
+            if code:
+                self._refused(code, call, (arguments,), loaded)
+            self.last = _ref(work)
+            self.recent[loaded] = None
+            return work
+
+    def take_turn(self, work: Repeated) -> None:
+        """What a bound launch does from now on is this work, until the turn ends. The lock of the device is held."""
+        if self.turn is not None:
+            self._end_turn()
+        self.turn, self._repeated = work.token, _ref(work)
+
+    def _end_turn(self) -> None:
+        """A bound launch is no longer the last work: what memory remembers of it gets its event."""
+        repeated = self._repeated()
+        self.turn = None
+        if repeated is not None:
+            last = self.last()
+            if last is not None and not last._finished:  # that one stands at the same place
+                last._mark()
+                repeated._event = last._event
+            repeated._mark()
 
     def copy(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
         """Copy between contiguous buffers of one size."""
@@ -209,8 +295,8 @@ class CudaStream(Stream):
     ) -> CudaCompletion:
         """Call the driver to put work on the stream. The lock of the device is held."""
         device = self.device
-        if device.fault is not None or device.dropped or device.ended:
-            device.tidy()
+        if device.attention:
+            device.attend()
         work: CudaCompletion = _new(kind)  # quicker than through `__init__`, which takes no more
         work.stream, work._loaded = self, loaded
         if device.watched:
@@ -231,6 +317,8 @@ class CudaStream(Stream):
                 memory.writer = work
                 if memory.readers:
                     memory.readers = {}
+        if self.turn is not None:
+            self._end_turn()
         last = self.last()
         if last is not None:
             last._mark()
@@ -324,6 +412,8 @@ class CudaStream(Stream):
 
     def _mark_last(self) -> None:
         """The last work gets its event now, before something goes in that does not belong to it."""
+        if self.turn is not None:
+            self._end_turn()
         last = self.last()
         if last is not None:
             last._mark()
@@ -342,21 +432,22 @@ class CudaStream(Stream):
         return None
 
     def _refused(
-        self, code: Any, function: Callable[..., tuple[Any, ...]], arguments: tuple[Any, ...], loaded: CudaLoaded | None
+        self, code: Any, function: Callable[..., Any], arguments: tuple[Any, ...], loaded: CudaLoaded | None
     ) -> None:
         """The driver did not take the work. It may only miss the context on this thread: then it takes it now."""
         device = self.device
         if code in (driver.CUresult.CUDA_ERROR_INVALID_CONTEXT, driver.CUresult.CUDA_ERROR_INVALID_HANDLE):
             with device.current():
-                code = function(*arguments)[0]
+                answer = function(*arguments)
+            code = answer if type(answer) is int else answer[0]
         if code:
-            device.ask((code,), "work" if loaded is None else f"kernel `{loaded.name}`")
+            device.ask((driver.CUresult(code),), "work" if loaded is None else f"kernel `{loaded.name}`")
 
     # Waiting.
 
     def ends_with(self, work: Completion) -> bool:
         """Whether this is the last work that was put here."""
-        return self.last() is work
+        return self.last() is work or (self.turn is not None and self._repeated() is work)
 
     def _tail(self) -> Completion:
         with self.device._lock:
@@ -378,6 +469,7 @@ def _after_fork() -> None:
     for device in list(_devices):
         device._lock = threading.RLock()
         device.fault_seen = True  # nothing went wrong that has to be told at exit
+        device.attention = True
         if device.fault is None:
             device.fault = KaioError(
                 "CUDA does not survive a fork, and the parent had started it",

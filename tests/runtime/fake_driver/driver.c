@@ -30,6 +30,7 @@ typedef struct { u64 key; unsigned count; u64 barrier; Entry *ring; } State;  //
 enum { NOT_READY = 600, INVALID_CONTEXT = 201, OUT_OF_MEMORY = 2, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719 };
 
 char kaio_log[1 << 22];
+int kaio_queue = 1 << 30;  // a launch blocks while a stream holds so much work, as a GPU's queue has an end; 10 s at most
 static int logged;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -293,7 +294,14 @@ int cuLaunchKernel(u64 f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, un
     if (extra && ((u64)extra[0] != 1 || (u64)extra[2] != 2 || extra[4])) return 1;
     char *block = malloc(n + 1);
     if (n) memcpy(block, extra[1], n);
-    LOCKED(note("launch\n"); DO(f, 0, block, n));
+    struct timespec limit;
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec += 10;
+    LOCKED(
+        while (s->given - s->done >= kaio_queue && !r_) r_ = pthread_cond_timedwait(&changed, &lock, &limit);
+        note("launch\n");
+        if (!r_) DO(f, 0, block, n);
+    );
 }
 typedef struct { unsigned id; char pad[4]; unsigned value[16]; } Attribute;
 typedef struct { unsigned grid[3], block[3], shared; Stream *stream; Attribute *attributes; unsigned count; } Config;

@@ -1,0 +1,377 @@
+"""The quick ways of launching on a GPU: native calls that skip what the usual launch does not need, and notice it when
+it does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kaio
+from examples.saxpy import saxpy
+from kaio import f32
+from kaio.errors import BufferClosedError, LaunchError
+from tests.refusals import refusal
+from tests.runtime.test_cuda import _Log
+
+pytestmark = pytest.mark.gpu
+
+N = 1000
+
+
+@pytest.fixture
+def device() -> Iterator[Any]:
+    """The first GPU."""
+    device = kaio.Device("cuda:0")
+    yield device
+    device.wait(timeout_s=60)
+
+
+@pytest.fixture
+def x(device: Any) -> Any:
+    """What saxpy reads."""
+    return device.alloc_from(np.arange(N, dtype=np.float32))
+
+
+@pytest.fixture
+def y(device: Any) -> Any:
+    """What saxpy adds to."""
+    return device.alloc_zeros(N, f32)
+
+
+@pytest.fixture
+def calls() -> _Log:
+    """What asks the fake driver for the calls it was given."""
+    try:
+        return _Log()
+    except ValueError:
+        pytest.skip("the driver is not the fake one, which keeps a log")
+
+
+@pytest.fixture(params=["native", "bindings"])
+def native(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    """With the native call, and as if native code could not be made."""
+    from kaio.runtime.cuda import thunk
+
+    if request.param == "bindings":
+        monkeypatch.setattr(thunk, "_methods", lambda: None)
+    return str(request.param)
+
+
+def first_class(x: Any, y: Any) -> Callable[[], Any]:
+    """The launch as users write it."""
+    return lambda: saxpy.over(N).launch(x, y, 1.0)
+
+
+def bound(x: Any, y: Any) -> Callable[[], Any]:
+    """The same bound."""
+    return saxpy.over(N).bind(x, y, 1.0).launch
+
+
+WAYS = pytest.mark.parametrize("way", [first_class, bound])
+
+
+@WAYS
+def test_a_launch_repeated_does_its_work_each_time(native: str, way: Any, x: Any, y: Any) -> None:
+    launch = way(x, y)
+    for _ in range(50):
+        launch()
+    np.testing.assert_array_equal(y.to_host(), 50 * x.to_host())
+    launch().wait(60)
+    np.testing.assert_array_equal(y.to_host(), 51 * x.to_host())
+
+
+@WAYS
+def test_a_launch_repeated_asks_the_driver_for_nothing_else(way: Any, calls: _Log, x: Any, y: Any) -> None:
+    launch = way(x, y)
+    launch()
+    launch()
+
+    def repeat() -> None:
+        for _ in range(5):
+            launch()
+
+    assert calls.of(repeat) == ["launch"] * 5
+
+
+@WAYS
+def test_a_launch_works_in_a_thread_that_never_used_the_device(way: Any, x: Any, y: Any) -> None:
+    launch = way(x, y)
+    for _ in range(3):
+        launch()
+    thread = threading.Thread(target=launch)
+    thread.start()
+    thread.join()
+    np.testing.assert_array_equal(y.to_host(), 4 * x.to_host())
+
+
+@WAYS
+def test_launches_of_many_threads_all_count(way: Any, x: Any, y: Any) -> None:
+    launch = way(x, y)
+    launch()
+    threads = [threading.Thread(target=lambda: [launch() for _ in range(50)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    np.testing.assert_array_equal(y.to_host(), 201 * x.to_host())
+
+
+@WAYS
+def test_a_full_queue_lets_other_threads_go_on(way: Any, make_latch: Any, calls: _Log, x: Any, y: Any) -> None:
+    launch, latch = way(x, y), make_latch()
+    for _ in range(3):
+        launch().wait(60)
+    queue = ctypes.c_int.in_dll(ctypes.CDLL("libcuda.so.1"), "kaio_queue")
+    usual, queue.value = queue.value, 2
+    try:
+        latch.hold(kaio.Device("cuda:0").current_stream())
+        launch()
+        threading.Timer(0.05, latch.release).start()  # needs the GIL while the next launch is blocked
+        launch().wait(60)
+    finally:
+        queue.value = usual
+    np.testing.assert_array_equal(y.to_host(), 5 * x.to_host())
+
+
+@WAYS
+def test_a_closed_buffer_is_noticed(way: Any, x: Any, y: Any) -> None:
+    launch = way(x, y)
+    for _ in range(3):
+        launch()
+    array = y.__dlpack__(max_version=(1, 0))  # so that its memory is not given back yet
+    y.close()
+    assert refusal(launch, error=BufferClosedError) == (
+        "argument `y` of kernel `saxpy` cannot be used: the GpuBuffer of f32[1000] was closed"
+    )
+    del array
+
+
+@WAYS
+def test_work_of_other_streams_is_waited_for_and_waits(way: Any, device: Any, make_latch: Any, x: Any, y: Any) -> None:
+    launch, latch, other = way(x, y), make_latch(), device.stream()
+    for _ in range(3):
+        launch().wait(60)
+    held = latch.hold(other, (x, "InOut"))
+    done = launch()
+    assert not done.is_done
+    assert not held.is_done
+    with other:
+        z = x.copy()
+        after = y.copy()
+        latch.release()
+    done.wait(60)
+    np.testing.assert_array_equal(after.to_host(), 4 * z.to_host())
+
+
+@WAYS
+def test_a_write_on_another_stream_waits_for_the_last_of_many(
+    way: Any, device: Any, make_latch: Any, x: Any, y: Any
+) -> None:
+    launch, latch = way(x, y), make_latch()
+    launch()
+    latch.hold(device.current_stream())
+    for _ in range(5):
+        launch()
+    with device.stream():
+        x.fill(7.0)
+        copied = y.copy()
+        assert not copied.memory.writer.is_done
+        latch.release()
+    np.testing.assert_array_equal(copied.to_host(), 6 * np.arange(N, dtype=np.float32))
+    assert x.to_host()[0] == 7
+
+
+@WAYS
+def test_a_completion_that_is_kept_does_not_wait_for_later_work(
+    way: Any, device: Any, make_latch: Any, x: Any, y: Any
+) -> None:
+    launch, latch = way(x, y), make_latch()
+    launch()
+    done = launch()
+    latch.hold(device.current_stream())
+    late = launch()
+    done.wait(60)
+    assert not late.is_done
+    latch.release()
+    late.wait(60)
+
+
+@WAYS
+def test_what_is_read_back_does_not_wait_for_later_work_on_other_buffers(
+    way: Any, device: Any, make_latch: Any, x: Any, y: Any
+) -> None:
+    launch, latch = way(x, y), make_latch()
+    for _ in range(3):
+        launch()
+    held = latch.hold(device.current_stream())
+    np.testing.assert_array_equal(y.to_host(), 3 * x.to_host())
+    assert not held.is_done
+    latch.release()
+
+
+@WAYS
+def test_kept_and_dropped_completions_all_end(way: Any, x: Any, y: Any) -> None:
+    launch = way(x, y)
+    kept = [launch() for k in range(20) if k % 3]
+    for done in reversed(kept):
+        done.wait(60)
+    assert all(done.is_done for done in kept)
+
+
+@WAYS
+def test_a_launch_keeps_no_stream_alive(way: Any, device: Any, x: Any, y: Any) -> None:
+    def on_a_stream() -> Any:
+        with device.stream() as stream:
+            launch = way(x, y)
+            for _ in range(3):
+                launch()
+            return weakref.ref(stream)
+
+    gc.disable()  # nothing is in a cycle
+    try:
+        gone = on_a_stream()
+        x.fill(1.0).wait(60)
+        y.fill(1.0).wait(60)
+        assert gone() is None  # written elsewhere since, the buffers have forgotten it
+    finally:
+        gc.enable()
+
+
+@WAYS
+def test_a_launch_that_goes_on_keeps_no_buffer_alive_that_is_dropped(way: Any, calls: _Log, device: Any) -> None:
+    def rows() -> None:
+        x, y = device.alloc_zeros(N, f32), device.alloc_zeros(N, f32)
+        launch = way(x, y)
+        for _ in range(3):
+            launch()
+
+    def drop() -> None:
+        rows()
+        device.alloc_zeros(4, f32)
+
+    drop()
+    assert calls.of(drop).count("free") >= 2
+
+
+def test_a_bound_launch_notes_its_buffers_once(x: Any, y: Any) -> None:
+    launch = bound(x, y)
+    launch()
+    launch()
+    noted = y.memory.writer
+    done = launch()
+    assert y.memory.writer is noted is not done
+    done.wait(60)
+    y.to_host()
+    launch()
+    assert y.memory.writer is not noted  # that one was looked at, and stays as it was
+
+
+def test_bound_launches_that_take_turns_stay_in_order(device: Any, x: Any, y: Any) -> None:
+    forth, back = saxpy.over(N).bind(x, y, 1.0), saxpy.over(N).bind(y, x, 1.0)
+    ours, theirs = x.to_host(), y.to_host()
+    for _ in range(10):
+        forth.launch()
+        back.launch()
+        saxpy.over(N).launch(x, y, 1.0)
+        theirs += ours
+        ours += theirs
+        theirs += ours
+    np.testing.assert_array_equal(y.to_host(), theirs)
+    np.testing.assert_array_equal(x.to_host(), ours)
+
+
+@pytest.mark.parametrize("a", [1, np.float32(1), np.float64(1), kaio.f32(1.0), True])
+def test_numbers_of_other_types_are_converted_as_ever(x: Any, y: Any, a: Any) -> None:
+    launcher = saxpy.over(N)
+    for given in (1.0, a, 1.0, a):
+        launcher.launch(x, y, given)
+    np.testing.assert_array_equal(y.to_host(), 4 * x.to_host())
+
+
+def test_what_does_not_fit_is_refused_in_the_same_words_after_quick_launches(device: Any, x: Any, y: Any) -> None:
+    launcher = saxpy.over(N)
+    wrong = device.alloc_zeros(N, kaio.f64)
+    attempts: list[tuple[Any, ...]] = [
+        (x, wrong, 1.0), (x, x, 1.0), (x, y[::2], 1.0), (x, y[:1], "1"), (x, y), (x, y, 1.0, 2), (x, y, 1e39),
+        (np.zeros(N, np.float32), y, 1.0), (x, None, 1.0), (x, x[1:], 1.0), (x.reshape(10, 100), y, 1.0),
+    ]  # fmt: skip
+    fresh = [refusal(kaio.kernel(saxpy.__wrapped__).over(N).launch, *attempt) for attempt in attempts]
+    for _ in range(3):
+        launcher.launch(x, y, 1.0)
+    assert [refusal(launcher.launch, *attempt) for attempt in attempts] == fresh
+    np.testing.assert_array_equal(y.to_host(), 3 * x.to_host())
+
+
+def test_disjoint_views_of_one_buffer_are_launched(device: Any) -> None:
+    whole = device.alloc_from(np.ones(2 * N, np.float32))
+    for _ in range(4):
+        saxpy.over(N).launch(whole[:N], whole[N:], 1.0)
+    np.testing.assert_array_equal(whole.to_host()[N:], np.full(N, 5.0, np.float32))
+    with pytest.raises(LaunchError, match="overlap in the same memory"):
+        saxpy.over(N).launch(whole[: N + 1], whole[N:], 1.0)
+
+
+SCALE = 1.0
+
+
+def test_a_captured_value_that_changed_is_noticed(monkeypatch: pytest.MonkeyPatch, x: Any, y: Any) -> None:
+    @kaio.kernel
+    def saxpy(x: kaio.In[f32], y: kaio.InOut[f32], a: f32):
+        i = kaio.grid(1)
+        if i < y.size:
+            y[i] = SCALE * a * x[i] + y[i]
+
+    for _ in range(3):
+        saxpy.over(N).launch(x, y, 1.0)
+    before = saxpy.over(N)._fitting.variant
+    monkeypatch.setattr(sys.modules[__name__], "SCALE", 2.0)
+    saxpy.over(N).launch(x, y, 1.0)
+    assert saxpy.over(N)._fitting.variant is not before
+
+
+def test_buffers_of_another_device_are_refused_after_quick_launches(x: Any, y: Any) -> None:
+    for _ in range(3):
+        saxpy.over(N).launch(x, y, 1.0)
+    elsewhere = kaio.Device("cpu").alloc_zeros(N, f32)
+    assert refusal(saxpy.over(N).launch, x, elsewhere, 1.0).startswith(
+        "argument `y` of kernel `saxpy` is on cpu, but argument `x` is on cuda:0"
+    )
+
+
+def test_what_needs_attention_takes_the_plain_way(device: Any, x: Any, y: Any, calls: _Log) -> None:
+    for launch in (first_class(x, y), bound(x, y)):
+        held = [device.alloc_zeros(N, f32)]
+        for _ in range(3):
+            launch()
+
+        def drop_and_launch(held: list[Any] = held, launch: Any = launch) -> None:
+            held.clear()
+            assert device.attention
+            launch()
+
+        assert [call for call in calls.of(drop_and_launch) if call != "record"] == ["free", "launch"]
+        assert not device.attention
+
+
+def test_a_native_call_takes_bytes_and_holds_all_else(device: Any, x: Any, y: Any) -> None:
+    from kaio.runtime.cuda.thunk import launch_call
+
+    program = saxpy.compile(device)
+    stream = device.current_stream()
+    call = launch_call(device.load(program).function, (4, 1, 1), (256, 1, 1), 0, stream.raw, None)
+    assert call is not None
+    with pytest.raises(TypeError):
+        call("no bytes")  # type: ignore[arg-type]
+    with device.current():
+        assert call(program.block.pack(x.pointer, N, y.pointer, N, 2.0)) == 0
+    stream.wait(60)
+    np.testing.assert_array_equal(y.to_host(), 2 * x.to_host())
