@@ -12,7 +12,7 @@ from kaio.runtime.limits import Limits
 
 __all__ = [
     "Dims", "check_limits", "check_rank", "check_registers", "cover", "default_block", "is_whole_number", "read_dims",
-    "read_shape", "three",
+    "read_shape", "shape_block", "three",
 ]  # fmt: skip
 
 __tracebackhide__ = is_message
@@ -80,6 +80,21 @@ def default_block(ndim: int, limits: Limits, most_threads: int | None) -> tuple[
         # What is too many is taken from the last axes first, so that x stays wide.
         block[axis] = min(block[axis], max(1, most // prod(block[:axis])))
     return tuple(block)
+
+
+def shape_block(ndim: int, threads: int) -> tuple[int, ...]:
+    """A block of that many threads, in whole warps, as wide along x as the default one: (n,), (32, n) or (8, 8, n).
+
+    >>> shape_block(1, 768), shape_block(2, 768), shape_block(3, 768), shape_block(3, 32)
+    ((768,), (32, 24), (8, 8, 12), (8, 4, 1))
+    """
+    if ndim < 2:
+        return (threads,)
+    first = min(_DEFAULT_BLOCKS[ndim][0], threads)
+    if ndim == 2:
+        return first, threads // first
+    second = min(_DEFAULT_BLOCKS[ndim][1], threads // first)
+    return first, second, threads // (first * second)
 
 
 def cover(shape: tuple[int, ...], block: Dims) -> Dims:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
-from kaio.errors import LaunchError, UnsupportedFeatureError, is_message
+from kaio.errors import LaunchError, is_message
 from kaio.launch.arguments import Parameters
 from kaio.launch.call import Call
 from kaio.launch.geometry import (
@@ -17,6 +17,7 @@ from kaio.launch.geometry import (
     default_block,
     read_dims,
     read_shape,
+    shape_block,
     three,
 )  # fmt: skip
 from kaio.launch.options import build_for, read_check, read_flag, read_run, shown
@@ -93,6 +94,7 @@ class Fitting(NamedTuple):
 # memory). A plain tuple, as each launch makes one.
 Ready = tuple[Stream, Variant, Geometry, bytes, Uses, int, Together | None]
 
+OCCUPANCY = "occupancy"
 _NOTHING_FITS = Fitting(None, SharedMemory())
 
 
@@ -104,8 +106,8 @@ class Launcher:
     """
 
     __slots__ = (
-        "_block", "_check", "_cluster", "_cooperative", "_counts", "_device", "_fitting", "_geometries", "_grid",
-        "_shape", "_stream", "_usual", "kernel", "run", "timed",
+        "_block", "_check", "_cluster", "_cooperative", "_counts", "_device", "_fitting", "_fullest", "_geometries",
+        "_grid", "_shape", "_stream", "_usual", "kernel", "run", "timed",
     )  # fmt: skip
 
     kernel: Launchable
@@ -120,7 +122,7 @@ class Launcher:
 
     _shape: tuple[int, ...] | None
     _grid: tuple[int, ...] | None
-    _block: tuple[int, ...] | None
+    _block: tuple[int, ...] | str | None  # OCCUPANCY
     _stream: Stream | None
     _device: Device | None
     _check: Level | None
@@ -128,6 +130,7 @@ class Launcher:
     _cluster: Dims | None
     _counts: dict[str, int]  # elements of the dynamic shared arrays
     _geometries: dict[Device, Geometry]
+    _fullest: dict[Any, tuple[Any, Geometry]]  # by occupancy, for a program that was loaded
     _fitting: Fitting  # the last one
     _usual: Usual | None  # launches of that one in the usual case
 
@@ -172,10 +175,19 @@ class Launcher:
         return self._with(_grid=read_dims(self.kernel.name, "grid", blocks), _shape=None)
 
     def block(self, *threads: Any) -> Launcher:
-        """Blocks of this many threads, x first: `.block(128)`, `.block(32, 8)`. Default: 256, (32, 8) or (8, 8, 4)."""
-        if threads == ("occupancy",):
-            raise UnsupportedFeatureError(
-                '`block("occupancy")` is not supported yet', help="name the block, for example `.block(256)`"
+        """Blocks of this many threads, x first: `.block(128)`, `.block(32, 8)`. Default: 256, (32, 8) or (8, 8, 4).
+
+        `.block("occupancy")` takes the block that fills the multiprocessors of the device best with this kernel, within
+        its launch bounds: of so many threads as the CUDA driver reckons from the registers and shared memory that the
+        kernel uses, as (n,), (32, n) or (8, 8, n). On the CPU device it is what the GPU that it is like would take if
+        registers did not matter.
+        """
+        if threads == (OCCUPANCY,):
+            return self._with(_block=OCCUPANCY)
+        if len(threads) == 1 and isinstance(threads[0], str):
+            raise LaunchError(
+                f"`block` of kernel `{self.kernel.name}` takes numbers of threads (got {threads[0]!r})",
+                help='for example `.block(128)`; `.block("occupancy")` asks for what fills the device best',
             )
         return self._with(_block=read_dims(self.kernel.name, "block", threads))
 
@@ -307,8 +319,10 @@ class Launcher:
         """Where it was said to run, None where nothing was said."""
         return self._device
 
-    def geometry(self, device: Device) -> Geometry:
-        """The grid and the block on a device, or LaunchError."""
+    def geometry(self, device: Device, args: list[Any], kwargs: dict[str, Any]) -> Geometry:
+        """The grid and the block on a device for these arguments, or LaunchError."""
+        if self._block == OCCUPANCY:
+            return self._by_occupancy(device, self.kernel.parameters.check(tuple(args), kwargs))
         found = self._geometries.get(device)
         if found is None:
             found = self._geometries[device] = self._resolve(device)
@@ -333,12 +347,11 @@ class Launcher:
             device = Device()
         geometry = self._geometries.get(device)
         if geometry is None:
-            geometry = self._geometries[device] = self._resolve(device)
-        wide = geometry.wide or call.wide
-        variant = kernel.variants.find(device, geometry.build, call.key, wide)
-        if variant is None:
-            kernel.parameters.convert(call)  # a wrong scalar is told before the time to compile is spent
-            variant = kernel.variants.make(device, geometry.build, call, wide)
+            if self._block == OCCUPANCY:
+                geometry = self._by_occupancy(device, call)
+            else:
+                geometry = self._geometries[device] = self._resolve(device)
+        variant = self._variant(device, geometry, call)
         stream = self._stream or device.stream_for(call.uses)
         fitting = self._fitting
         if variant is not fitting[0]:
@@ -346,6 +359,30 @@ class Launcher:
         places, shared_nbytes = fitting[1]
         arguments = kernel.parameters.pack(variant.pack, call, places)
         return stream, variant, geometry, arguments, call.uses, shared_nbytes, fitting.together
+
+    def _variant(self, device: Device, geometry: Geometry, call: Call) -> Variant:
+        variants, wide = self.kernel.variants, geometry.wide or call.wide
+        found = variants.find(device, geometry.build, call.key, wide)
+        if found is None:
+            self.kernel.parameters.convert(call)  # a wrong scalar is told before the time to compile is spent
+            found = variants.make(device, geometry.build, call, wide)
+        return found
+
+    def _by_occupancy(self, device: Device, call: Call) -> Geometry:
+        """The geometry with the block that fills the device best, which the kernel as compiled decides."""
+        usual = self._resolve(device)
+        loaded = self._variant(device, usual, call).loaded
+        key = device, call.key, call.wide
+        known, found = self._fullest.get(key, (None, usual))
+        if known is not loaded:
+            shared = lay_out(self.kernel.name, loaded.program, self._counts, device.limits, str(device))
+            most = [device.limits.max_threads_per_block, self.kernel.launch_bounds, loaded.max_threads]
+            threads = loaded.fullest_block(device, shared.nbytes, min(bound for bound in most if bound is not None))
+            found = self._resolve(device, shape_block(len(self._shape or self._grid or ()), threads))
+            # Of the same index width, so that it is of this variant: rounded up, a grid can be the larger one.
+            found = found._replace(wide=usual.wide or found.wide)
+            self._fullest[key] = loaded, found
+        return found
 
     def _fit(self, variant: Variant, geometry: Geometry, device: Device, call: Call, stream: Stream) -> Fitting:
         """The kernel as compiled, for this geometry, or LaunchError; once for each variant in turn."""
@@ -393,16 +430,18 @@ class Launcher:
             )
         return self._device
 
-    def _resolve(self, device: Device) -> Geometry:
+    def _resolve(self, device: Device, block_of_ours: tuple[int, ...] | None = None) -> Geometry:
+        """The geometry with the block that was named, else with this one, else with the default one."""
+        named = self._block if isinstance(self._block, tuple) else block_of_ours
         name, limits, bounds = self.kernel.name, device.limits, self.kernel.launch_bounds
         dims = self._shape if self._shape is not None else self._grid
         if dims is None:
-            rest = f".block({', '.join(map(str, self._block))})" if self._block else ""
+            rest = f".block({', '.join(map(str, self._block))})" if isinstance(self._block, tuple) else ""
             raise LaunchError(
                 f"kernel `{name}` is launched without saying over what",
                 help=f"for example `{name}.over({self.kernel.parameters.extent}){rest}`",
             )
-        block = three(self._block or default_block(len(dims), limits, bounds))
+        block = three(named or default_block(len(dims), limits, bounds))
         grid = cover(self._shape, block) if self._shape is not None else three(dims)
         if self._cluster is not None:
             grid = whole_clusters(grid, self._cluster) if self._shape is not None else grid
@@ -419,7 +458,7 @@ class Launcher:
         parts = [self.kernel.name]
         for label, value in (("over", self._shape), ("grid", self._grid), ("block", self._block)):
             if value is not None:
-                parts.append(f"{label}({value[0] if len(value) == 1 else value})")
+                parts.append(f"{label}({value[0] if isinstance(value, tuple) and len(value) == 1 else repr(value)})")
         if self._counts:
             parts.append(f"shared({', '.join(f'{name}={count}' for name, count in self._counts.items())})")
         if self._device is not None:
@@ -437,7 +476,7 @@ _OPTIONS = ("check=", "timed=", "cooperative=", "cluster=", *(f"{name}=" for nam
 
 
 def _unresolved() -> dict[str, Any]:
-    return {"_geometries": {}, "_fitting": _NOTHING_FITS, "_usual": None}
+    return {"_geometries": {}, "_fullest": {}, "_fitting": _NOTHING_FITS, "_usual": None}
 
 
 def _rebuild(kernel: Launchable, values: dict[str, Any]) -> Launcher:

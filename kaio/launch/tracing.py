@@ -73,7 +73,7 @@ def run_traced(
     device = _device_for(launcher, values)
     arrays = _copies(kernel, values, device)
     positional, named = _call(kernel, values, arrays)
-    geometry = launcher.geometry(device)
+    geometry = launcher.geometry(device, positional, named)
     where = _position(kernel.name, "thread", thread, geometry.block, "a block")
     of = _position(kernel.name, "block", block, geometry.grid, "a grid")
     recorder = Recorder(linear(where, geometry.block), linear(of, geometry.grid), limit)

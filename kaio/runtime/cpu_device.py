@@ -28,6 +28,7 @@ from kaio.runtime.launch_order import LaunchOrder
 from kaio.runtime.leaving import finish
 from kaio.runtime.limits import describe
 from kaio.runtime.memory import Memory
+from kaio.runtime.occupancy import fullest
 from kaio.runtime.policy import USUAL_POLICY, Policy
 from kaio.runtime.printing import RING_NBYTES, PrintRing
 from kaio.runtime.several import gather
@@ -66,6 +67,12 @@ class CpuLoaded:
         found = min(limits.blocks_per_multiprocessor, limits.threads_per_multiprocessor // (-(-threads // warp) * warp))
         nbytes = max(self.program.shared_nbytes, shared_nbytes)
         return min(found, limits.shared_nbytes_per_multiprocessor // (nbytes + _OWN_NBYTES)) if nbytes else found
+
+    def fullest_block(self, device: CpuDevice, shared_nbytes: int, most_threads: int) -> int:
+        """The threads of a block that fills a multiprocessor of the GPU it is like, but for their registers."""
+        return fullest(
+            lambda threads: self.resident_blocks(device, threads, shared_nbytes), device.limits.warp_size, most_threads
+        )
 
 
 class CpuDevice(Device):

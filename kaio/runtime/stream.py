@@ -37,6 +37,9 @@ class Loaded(Protocol):
     def resident_blocks(self, device: Any, threads: int, shared_nbytes: int) -> int:
         """How many blocks of so many threads and bytes of dynamic shared memory one multiprocessor runs at once."""
 
+    def fullest_block(self, device: Any, shared_nbytes: int, most_threads: int) -> int:
+        """The threads of a block, at most so many, with which most threads of a multiprocessor are in use."""
+
 
 class Together(NamedTuple):
     """Which blocks of a launch run at the same time: all of them, those of a cluster (x first), or both."""

@@ -53,6 +53,10 @@ class Loaded:
         """Each multiprocessor runs two blocks."""
         return 2
 
+    def fullest_block(self, device: kaio.Device, shared_nbytes: int, most_threads: int) -> int:
+        """As many as there may be, but for a warp."""
+        return most_threads - 32
+
 
 class Recorder(Stream):
     """A stream that notes launches and does nothing."""

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 import kaio
 from kaio import D2, In, InOut, f32, i8
-from kaio.errors import UnsupportedFeatureError
 from kaio.launch import Launcher
 from tests.launch.fakes import Recorder, fake
 from tests.refusals import refusal
@@ -231,7 +230,31 @@ def test_on_takes_a_stream_or_a_device(saxpy) -> None:
     assert refusal(Launcher(saxpy).on, None) == "`on` of kernel `saxpy` takes a stream or a device (got None)"
 
 
-def test_block_by_occupancy_says_that_it_is_for_later(saxpy) -> None:
-    assert refusal(Launcher(saxpy).block, "occupancy", error=UnsupportedFeatureError) == (
-        '`block("occupancy")` is not supported yet\n  help: name the block, for example `.block(256)`'
+def test_block_by_occupancy_is_what_fills_the_device_with_the_kernel_as_compiled(saxpy, stream, x, y) -> None:
+    launcher = Launcher(saxpy).over(2000).on(stream).block("occupancy")
+    launcher.launch(x, y, 1.0)
+    launcher.bind(x, y, 1.0).launch()
+    assert [(each.grid, each.block) for each in stream.launched] == [((3, 1, 1), (992, 1, 1))] * 2
+    assert repr(Launcher(saxpy).over(8).block("occupancy")) == "saxpy.over(8).block('occupancy')"
+
+
+def test_block_by_occupancy_keeps_to_launch_bounds(stream, x) -> None:
+    Launcher(fake("fill", x=InOut[f32], launch_bounds=128)).over(2000).on(stream).block("occupancy").launch(x)
+    assert stream.last.block == (96, 1, 1)
+    Launcher(fake("fill", x=InOut[f32], max_threads=512)).over(2000).on(stream).block("occupancy").launch(x)
+    assert stream.last.block == (480, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "grid", "block"), [((64, 64), (2, 3, 1), (32, 31, 1)), ((16, 16, 16), (2, 2, 2), (8, 8, 15))]
+)
+def test_block_by_occupancy_is_as_wide_along_x_as_the_default(saxpy, stream, x, y, shape, grid, block) -> None:
+    Launcher(saxpy).over(shape).on(stream).block("occupancy").launch(x, y, 1.0)
+    assert (stream.last.grid, stream.last.block) == (grid, block)
+
+
+def test_block_takes_no_other_word(saxpy) -> None:
+    assert refusal(Launcher(saxpy).block, "best") == (
+        "`block` of kernel `saxpy` takes numbers of threads (got 'best')\n"
+        '  help: for example `.block(128)`; `.block("occupancy")` asks for what fills the device best'
     )

@@ -490,6 +490,15 @@ def test_a_multiprocessor_runs_some_blocks_at_once(gpu: Any) -> None:
     assert loaded.resident_blocks(gpu, 64, 0) > loaded.resident_blocks(gpu, 1024, 0)
 
 
+def test_the_fullest_block_keeps_most_threads_of_a_multiprocessor_busy(gpu: Any) -> None:
+    loaded = gpu.load(_SAXPY)
+    for most in (1024, 96):
+        threads = loaded.fullest_block(gpu, 0, most)
+        assert threads in range(32, most + 1, 32)
+        others = [size * loaded.resident_blocks(gpu, size, 0) for size in range(32, most + 1, 32)]
+        assert threads * loaded.resident_blocks(gpu, threads, 0) == max(others)
+
+
 def test_a_completion_that_is_kept_gets_its_event_right_behind_its_work(gpu: Any, x: Any, y: Any, calls: _Log) -> None:
     launch(gpu, x, y)
     kept: list[Any] = []

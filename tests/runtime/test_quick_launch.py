@@ -10,7 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -375,3 +375,67 @@ def test_a_native_call_takes_bytes_and_holds_all_else(device: Any, x: Any, y: An
         assert call(program.block.pack(x.pointer, N, y.pointer, N, 2.0)) == 0
     stream.wait(60)
     np.testing.assert_array_equal(y.to_host(), 2 * x.to_host())
+
+
+class Factor(NamedTuple):
+    """A number by value."""
+
+    a: f32
+
+
+def by_value() -> tuple[Any, Any]:
+    """A kernel that takes a record by value, and its argument."""
+
+    @kaio.kernel
+    def saxpy(x: kaio.In[f32], y: kaio.InOut[f32], factor: Factor):
+        i = kaio.grid(1)
+        if i < y.size:
+            y[i] = factor.a * x[i] + y[i]
+
+    return saxpy.over(N), Factor(1.0)
+
+
+def with_large_shared_memory() -> tuple[Any, Any]:
+    """A kernel whose blocks have more shared memory than 48 KiB, which a launch has to ask for."""
+
+    @kaio.kernel
+    def saxpy(x: kaio.In[f32], y: kaio.InOut[f32], a: f32):
+        tile = kaio.dynamic_shared("tile", f32)
+        i = kaio.grid(1)
+        if i < y.size:
+            tile[kaio.thread_idx.x] = x[i]
+            y[i] = a * tile[kaio.thread_idx.x] + y[i]
+
+    return saxpy.over(N).shared(tile=20_000), 1.0
+
+
+def together() -> tuple[Any, Any]:
+    """Clusters, all of them at the same time."""
+    return saxpy.over(N).options(cooperative=True, cluster=2), 1.0
+
+
+@pytest.mark.parametrize("make", [by_value, with_large_shared_memory, together])
+def test_what_hopper_has_is_launched_quickly_too(make: Any, x: Any, y: Any) -> None:
+    launcher, a = make()
+    for _ in range(4):
+        launcher.launch(x, y, a)
+    assert y.memory.stream.calls[launcher._fitting.plan] is not None
+    bound = launcher.bind(x, y, a)
+    for _ in range(4):
+        bound.launch()
+    np.testing.assert_array_equal(y.to_host(), 8 * x.to_host())
+
+
+def test_blocks_that_run_together_are_launched_so_each_time(x: Any, y: Any, calls: _Log) -> None:
+    launcher, a = together()
+    launcher.launch(x, y, a)
+    bound = launcher.bind(x, y, a)
+    for launch in (lambda: launcher.launch(x, y, a), bound.launch, bound.launch):
+        assert calls.of(launch) == ["cooperative:1", "cluster:2,1,1", "launch"]
+
+
+def test_an_occupancy_block_is_found_once(x: Any, y: Any) -> None:
+    launcher = saxpy.over(N).block("occupancy")
+    for _ in range(4):
+        launcher.launch(x, y, 1.0)
+    np.testing.assert_array_equal(y.to_host(), 4 * x.to_host())

@@ -22,6 +22,7 @@ __all__ = [
 launch_kernel = driver.cuLaunchKernel
 launch_together = driver.cuLaunchKernelEx
 
+_SAME_SHARED = driver.CUoccupancyB2DSize(0)  # the bytes of dynamic shared memory do not depend on the block
 _ref, _new = weakref.ref, object.__new__
 
 
@@ -60,6 +61,15 @@ class CudaLoaded:
         ask = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor
         with device.current():
             return int(done(ask(self.function, threads, shared_nbytes)))
+
+    def fullest_block(self, device: Any, shared_nbytes: int, most_threads: int) -> int:
+        """The threads of a block with which most threads of a multiprocessor are in use, as the driver reckons."""
+        if shared_nbytes > self.dynamic_nbytes:
+            device.allow_shared(self, shared_nbytes)
+        ask = driver.cuOccupancyMaxPotentialBlockSize
+        with device.current():
+            _, threads = device.ask(ask(self.function, _SAME_SHARED, shared_nbytes, most_threads))
+        return int(threads)
 
     def allow(self, shared_nbytes: int) -> None:
         """Opt in to more dynamic shared memory than a block has by default."""

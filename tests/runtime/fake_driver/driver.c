@@ -321,6 +321,14 @@ int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, u64 f, int threads, size
     *n = 2048 / threads;
     return 0;
 }
+int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, u64 f, void *shared_of, size_t shared, int most) {
+    if (!context) return INVALID_CONTEXT;
+    int best = 0;
+    for (int n = most && most < 1024 ? most / 32 * 32 : 1024; n > 0; n -= 32)
+        if (n * (2048 / n) > best) best = n * (2048 / n), *block = n;
+    *grid = 132 * (2048 / *block);
+    return 0;
+}
 #include "interprocess.c"
 
 int cuGetErrorName(int code, const char **s) {
