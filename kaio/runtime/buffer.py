@@ -26,7 +26,7 @@ __all__ = ["GpuBuffer", "usual_form"]
 
 T = TypeVar("T")
 _HEALING = "what it left in the buffer is undefined: fill the whole of it with `x.fill(value)`, or make a new one"
-_set = object.__setattr__
+_set, _new = object.__setattr__, object.__new__
 _MOST_ELEMENTS = 2**31 - 1  # that an i32 counts
 _FORMS: dict[tuple[DType, int], tuple[DType, int]] = {}
 
@@ -39,7 +39,18 @@ _PUBLIC = frozenset(
 )  # fmt: skip
 
 
-class GpuBuffer(NoArray, Generic[T]):
+class _Layout(NoArray):
+    """A buffer while it is made: its attributes can be set, at a tenth of what it costs to get round `__setattr__`."""
+
+    __slots__ = (
+        "__weakref__", "_is_view", "device", "dtype", "form", "is_contiguous", "memory", "nbytes", "ndim", "pointer",
+        "shape", "size", "strides",
+    )  # fmt: skip
+
+    _public: frozenset[str] = frozenset()
+
+
+class GpuBuffer(_Layout, Generic[T]):
     """Elements of one type in the memory of a device, laid out by shape and strides (in bytes).
 
     Made by a device: `device.alloc_from(array)`, `alloc_zeros`, `alloc_empty`, `import_array`. Slices and `reshape`
@@ -55,10 +66,7 @@ class GpuBuffer(NoArray, Generic[T]):
     """
 
     _public = _PUBLIC
-    __slots__ = (
-        "__weakref__", "_is_view", "device", "dtype", "form", "is_contiguous", "memory", "nbytes", "ndim", "pointer",
-        "shape", "size", "strides",
-    )  # fmt: skip
+    __slots__ = ()
 
     memory: Memory
     pointer: int
@@ -88,25 +96,22 @@ class GpuBuffer(NoArray, Generic[T]):
         is_view: bool = False,
     ) -> GpuBuffer[Any]:
         """A buffer over memory of a device; for devices and importers."""
-        self: GpuBuffer[Any] = object.__new__(GpuBuffer)
+        self: Any = _new(_Layout)
         size = 1
         for extent in shape:
             size *= extent
-        _set(self, "memory", memory)
-        _set(self, "pointer", pointer)
-        _set(self, "shape", shape)
-        _set(self, "strides", strides)
-        _set(self, "dtype", dtype)
-        _set(self, "ndim", len(shape))
-        _set(self, "size", size)
-        _set(self, "nbytes", size * dtype.itemsize)
-        plain = is_contiguous(shape, strides, dtype.itemsize)
-        _set(self, "is_contiguous", plain)
-        is_usual = plain and max(size, *shape, 0) <= _MOST_ELEMENTS and not memory.read_only
-        _set(self, "form", usual_form(dtype, len(shape)) if is_usual else None)
-        _set(self, "device", memory.device)
-        _set(self, "_is_view", is_view)
-        return self
+        itemsize = dtype.itemsize
+        plain = strides == (itemsize,) or is_contiguous(shape, strides, itemsize)
+        self.memory, self.pointer, self.shape, self.strides = memory, pointer, shape, strides
+        self.dtype, self.ndim, self.size, self.nbytes = dtype, len(shape), size, size * itemsize
+        self.is_contiguous, self.device, self._is_view = plain, memory.device, is_view
+        is_usual = plain and size <= _MOST_ELEMENTS and not memory.read_only
+        if is_usual and not size:
+            is_usual = max(shape) <= _MOST_ELEMENTS
+        self.form = usual_form(dtype, len(shape)) if is_usual else None
+        self.__class__ = GpuBuffer
+        made: GpuBuffer[Any] = self
+        return made
 
     def __setattr__(self, name: str, value: Any) -> None:
         advice = "; write `x.reshape(…)`" if name == "shape" else ""

@@ -19,7 +19,8 @@ from kaio.runtime.buffer import GpuBuffer
 from kaio.runtime.callbacks import finish_callbacks
 from kaio.runtime.cpu_graph import CpuGraph
 from kaio.runtime.cpu_stream import CpuStream, Servers
-from kaio.runtime.device import Device, MemoryInfo, Route
+from kaio.runtime.device import Device, Route
+from kaio.runtime.device_memory import MemoryInfo
 from kaio.runtime.failures import Failures
 from kaio.runtime.foreign import Foreign
 from kaio.runtime.host_memory import Written

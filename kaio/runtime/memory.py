@@ -14,6 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kaio.dtypes import DType
+    from kaio.runtime.accounts import Origin
     from kaio.runtime.completion import Completion
     from kaio.runtime.device import Device
     from kaio.runtime.stream import Stream
@@ -27,8 +29,8 @@ class Memory:
     """One allocation of a device, or foreign memory that `owner` keeps alive."""
 
     __slots__ = (
-        "__weakref__", "beside", "closed", "counted", "device", "exports", "foreign_stream", "generation", "nbytes",
-        "owner", "pointer", "read_only", "readers", "stream", "unwritten", "writer",
+        "__weakref__", "beside", "closed", "counted", "device", "exports", "foreign_stream", "generation", "made",
+        "nbytes", "origin", "owner", "pointer", "read_only", "readers", "stream", "unwritten", "writer",
     )  # fmt: skip
 
     def __init__(
@@ -46,7 +48,9 @@ class Memory:
         self.foreign_stream = foreign_stream  # a stream of another library that works on this memory too
         self.generation = device.generation
         self.closed = False
-        self.counted = False  # in the statistics of the device
+        self.counted = False  # in the accounts of the device
+        self.made: tuple[DType, tuple[int, ...]] | None = None  # the elements and shape of the buffer it was made for
+        self.origin: Origin | None = None  # the line that asked for it
         self.unwritten: Any = None  # of the CPU device, where nobody has written all of it: `host_memory.Written`
         self.exports = 0  # arrays of other libraries over this memory
         self.stream: Stream | None = None

@@ -396,7 +396,7 @@ def test_dir_shows_what_users_use(device: Any, numbers: Any) -> None:
 
     assert shown(device) == (
         "alloc_empty alloc_from alloc_zeros capability check current_stream generation graph import_array kind limits "
-        "memory name ordinal stats stream target wait"
+        "memory name ordinal set_memory_limit stats stream target trim wait"
     )
     assert shown(device.current_stream()).replace("handle ", "") == "device is_done priority wait wait_for"
     assert shown(numbers.fill(0)) == "add_done_callback elapsed_ms future is_done result stream wait"

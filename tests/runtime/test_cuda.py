@@ -518,16 +518,18 @@ def test_another_stream_waits_once_for_what_it_needs(gpu: Any, x: Any, y: Any, c
         assert calls.of(lambda: launch(gpu, x, y)) == ["launch"]
 
 
-def test_a_stream_outlives_the_memory_that_is_freed_on_it(gpu: Any, calls: _Log) -> None:
+def test_a_stream_outlives_the_memory_that_is_freed_on_it(gpu: Any, calls: _Log, latch: Any) -> None:
     class Node:
         """Ties things into a cycle, in which they are finalised in any order."""
 
     def leave() -> None:
         node: Any = Node()
         node.me, node.stream = node, gpu.stream()
-        with node.stream:
-            node.x, node.y = gpu.alloc_zeros(100, f32), gpu.alloc_zeros(100, f32)
-            launch(gpu, node.x, node.y)
+        latch.hold(node.stream)
+        gpu.enter_stream(node.stream)
+        node.x, node.y = gpu.alloc_zeros(100, f32), gpu.alloc_zeros(100, f32)
+        launch(gpu, node.x, node.y)
+        gpu.leave_stream(node.stream)
         del node
         gc.collect()
         gpu.tidy()

@@ -21,6 +21,7 @@ FILES = (
     "test_cuda_graph.py",
     "test_exact_waits.py",
     "test_graph.py",
+    "test_memory.py",
     "test_order.py",
     "test_policy.py",
     "test_quick_launch.py",

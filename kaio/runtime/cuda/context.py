@@ -1,4 +1,4 @@
-"""The context of a GPU: making it current, what it can hold, its pool of memory."""
+"""The context of a GPU: making it current, and what it can hold."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from kaio.runtime.cuda.driver import done, driver
 from kaio.runtime.limits import Limits
 
-__all__ = ["Current", "describe", "make_pool", "unused_nbytes"]
+__all__ = ["Current", "describe"]
 
 
 class Current:
@@ -59,28 +59,3 @@ def describe(handle: Any) -> tuple[tuple[int, int], Limits]:
         shared_nbytes_per_multiprocessor=ask("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
     )
     return (ask("COMPUTE_CAPABILITY_MAJOR"), ask("COMPUTE_CAPABILITY_MINOR")), limits
-
-
-def make_pool(ordinal: int) -> Any:
-    """A pool of our own, so that how it behaves is nobody else's business."""
-    properties = driver.CUmemPoolProps()
-    properties.allocType = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
-    properties.handleTypes = driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_NONE
-    properties.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-    properties.location.id = ordinal
-    pool = done(driver.cuMemPoolCreate(properties))
-    attribute = driver.CUmemPool_attribute
-    # Keep what is freed for the next buffers: to ask the system each time costs a hundred times as much.
-    keep = driver.cuuint64_t(2**64 - 1)
-    done(driver.cuMemPoolSetAttribute(pool, attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, keep))
-    # No hidden waits: memory that another stream has yet to free is not given out.
-    done(driver.cuMemPoolSetAttribute(pool, attribute.CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 0))
-    return pool
-
-
-def unused_nbytes(pool: Any) -> int:
-    """Bytes that the pool holds and nobody uses."""
-    attribute = driver.CUmemPool_attribute
-    reserved = done(driver.cuMemPoolGetAttribute(pool, attribute.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT))
-    used = done(driver.cuMemPoolGetAttribute(pool, attribute.CU_MEMPOOL_ATTR_USED_MEM_CURRENT))
-    return int(reserved) - int(used)

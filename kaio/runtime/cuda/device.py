@@ -15,15 +15,17 @@ from kaio.program import Level
 from kaio.runtime.buffer import GpuBuffer
 from kaio.runtime.completion import Completion
 from kaio.runtime.cuda.completion import CudaCompletion, Events
-from kaio.runtime.cuda.context import Current, describe, make_pool, unused_nbytes
+from kaio.runtime.cuda.context import Current, describe
 from kaio.runtime.cuda.driver import DriverError, done, driver, is_sticky, start
 from kaio.runtime.cuda.faults import CheckedCompletion, Records
 from kaio.runtime.cuda.graph import CudaGraph
 from kaio.runtime.cuda.launch import ArgumentBlock, CudaLoaded
+from kaio.runtime.cuda.pool import GRAIN, MOST_OF_A_SIZE, Pool
 from kaio.runtime.cuda.printing import CudaPrints
 from kaio.runtime.cuda.stream import CudaStream
 from kaio.runtime.cuda.waiting import Waiters
-from kaio.runtime.device import Device, MemoryInfo
+from kaio.runtime.device import Device
+from kaio.runtime.device_memory import MemoryInfo
 from kaio.runtime.failures import note_unseen
 from kaio.runtime.foreign import Foreign
 from kaio.runtime.leaving import finish
@@ -33,7 +35,8 @@ from kaio.runtime.stream import Stream, Uses, read_priority
 
 __all__ = ["CudaDevice"]
 
-_OUT_OF_MEMORY = driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+_ELSEWHERE = (driver.CUresult.CUDA_ERROR_INVALID_CONTEXT, driver.CUresult.CUDA_ERROR_INVALID_HANDLE)
+_ref, _new = weakref.ref, object.__new__
 _MAX_ARGUMENTS_NBYTES = 32764  # CUDA C++ programming guide: parameters of a kernel, from sm_70 on
 
 
@@ -46,14 +49,14 @@ class CudaDevice(Device):
     timing_events: Events
     waiters: Waiters
     scratch: ArgumentBlock
-    dropped: deque[tuple[int, Any, list[Completion]]]
+    dropped: deque[tuple[int, int, Any, list[Completion]]]  # pointer, size, owner, users
     ended: deque[Any]  # what the driver is to destroy, as its objects are gone: the function and the handle
     fault_seen: bool
     prints: CudaPrints | None
     records: Records
     watched: dict[CheckedCompletion, None]  # checked launches of which nobody knows yet how they ended
     _context: Any
-    _pool: Any
+    pool: Pool
     _threads: threading.local
     _loaded: dict[int, CudaLoaded]
     _held: list[tuple[Any, list[Completion]]]
@@ -99,7 +102,7 @@ class CudaDevice(Device):
         with self.current():
             least, greatest = done(driver.cuCtxGetStreamPriorityRange())
             self._priorities = int(least), int(greatest)
-            self._pool = make_pool(self.ordinal)
+            self.pool = Pool(self)
         self._default, self._copies, self._frees = (CudaStream.make(self) for _ in range(3))
 
     def _spec(self) -> tuple[str, dict[str, Any]]:
@@ -117,6 +120,15 @@ class CudaDevice(Device):
         if not getattr(self._threads, "bound", False):
             with self.current():
                 self._threads.bound = True
+
+    def call(self, function: Any, *arguments: Any) -> Any:
+        """What the driver answers, with the context of this device where another is the current one."""
+        self.bind_thread()
+        answer = function(*arguments)
+        if answer[0] in _ELSEWHERE:
+            with self.current():
+                answer = function(*arguments)
+        return answer
 
     def ask(self, answer: tuple[Any, ...], what: str = "") -> Any:
         """The value that a driver call answered, or its error in kaio's words."""
@@ -261,21 +273,22 @@ class CudaDevice(Device):
         self.check_usable()
         with self.current():
             free, total = self.ask(driver.cuMemGetInfo())
-            kept = unused_nbytes(self._pool)
+        with self._lock:
+            kept = self.pool.reserved_nbytes() - self.pool.used_nbytes()
         return MemoryInfo(min(int(free) + kept, int(total)), int(total))
 
     def _allocate(self, nbytes: int, zero: bool) -> Memory:
-        stream = self.stream_for(())
-        assert isinstance(stream, CudaStream)
+        stream: Any = self.stream_for(())
         with self._lock:
             memory = self._take(nbytes, stream)
             if nbytes:
-                work = CudaCompletion(stream)
+                work: CudaCompletion = _new(CudaCompletion)
+                work.stream = stream
                 stream._mark_last()
                 if zero:
-                    self.ask(driver.cuMemsetD8Async(memory.pointer, 0, nbytes, stream.raw))
-                memory.record(stream, work, writes=True)
-                stream.last = weakref.ref(work)
+                    self.ask(self.call(driver.cuMemsetD8Async, memory.pointer, 0, nbytes, stream.raw))
+                memory.stream, memory.writer = stream, work
+                stream.last = _ref(work)
             return memory
 
     def _allocate_copy(self, host: np.ndarray[Any, Any]) -> Memory:
@@ -292,25 +305,48 @@ class CudaDevice(Device):
             raise KaioError(
                 "memory cannot be made by what `kaio.run` enqueues while a graph is recorded", help="make it before"
             )
-        self.tidy()
+        if self.fault is not None or self.dropped or self.ended or self._unused or self._held:
+            self._tidy()
+        kept = stream.kept.get(-(-nbytes // GRAIN) * GRAIN)
+        if kept:
+            return Memory(self, kept.pop(), nbytes)
         if not nbytes:
             return Memory(self, 0, 0)
-        self.bind_thread()
-        answer = driver.cuMemAllocFromPoolAsync(nbytes, self._pool, stream.raw)
-        if answer[0] == _OUT_OF_MEMORY:
-            # What was freed may still wait for its stream, or be held by the pool in pieces that are too small.
-            with self.current():
-                self.ask(driver.cuCtxSynchronize())
-                self.ask(driver.cuMemPoolTrimTo(self._pool, 0))
-            answer = driver.cuMemAllocFromPoolAsync(nbytes, self._pool, stream.raw)
-            if answer[0] == _OUT_OF_MEMORY:
-                raise self._out_of_memory(nbytes) from DriverError(answer[0])
-        return Memory(self, int(self.ask(answer)), nbytes)
+        pointer = self.pool.take(nbytes, stream)
+        if pointer is None:
+            raise self._out_of_memory(nbytes)
+        return Memory(self, pointer, nbytes)
 
-    def _release(self, memory: Memory) -> None:
-        # Finalisers come here, at any moment and in any thread: only note it.
-        if memory.pointer or memory.owner is not None:
-            self.dropped.append((memory.pointer if memory.counted else 0, memory.owner, memory.users()))
+    def _make_room(self) -> None:
+        self.pool.make_room()
+
+    def _trim(self, keep_nbytes: int) -> None:
+        self.check_usable()
+        self.pool.trim(keep_nbytes)
+
+    def _limit_changed(self) -> None:
+        self.pool.set_threshold(self.accounts.limit)
+
+    def _pool_counts(self) -> tuple[Any, ...]:
+        pool = self.pool
+        return pool.reserved_nbytes(), pool.used_nbytes(), pool.reserved_peak_nbytes(), 0, self.accounts.limit
+
+    def release(self, memory: Memory) -> None:
+        """Take memory back that nobody can reach any more; called by `Memory`.
+
+        Finalisers come here, at any moment and in any thread: what is done here needs no lock.
+        """
+        if memory.counted:
+            self.accounts.remove(memory)
+            stream: Any = memory.stream
+            if stream is not None:  # the only one that used it
+                kept = stream.kept.get(-(-memory.nbytes // GRAIN) * GRAIN)
+                if kept is not None and len(kept) < MOST_OF_A_SIZE:
+                    kept.append(memory.pointer)
+                    return
+        pointer = memory.pointer if memory.counted else 0
+        if pointer or memory.owner is not None:
+            self.dropped.append((pointer, memory.nbytes, memory.owner, memory.users()))
             self.attention = True
 
     def attend(self) -> None:
@@ -329,17 +365,23 @@ class CudaDevice(Device):
     def tidy(self) -> None:
         """Give dropped memory back, in the order of the streams; raises ContextPoisonedError after a fault."""
         with self._lock:
-            if self.fault is not None:
-                self.dropped.clear()
-                self._held.clear()
-                self.check_usable()
-            while self.dropped:
-                pointer, owner, users = self.dropped.popleft()
-                if pointer:
-                    self._free(pointer, users)
-                else:
-                    self._held.append((owner, users))
+            self._tidy()
+
+    def _tidy(self) -> None:
+        dropped = self.dropped
+        if self.fault is not None:
+            dropped.clear()
+            self._held.clear()
+            self.check_usable()
+        while dropped:
+            pointer, nbytes, owner, users = dropped.popleft()
+            if pointer:
+                self.pool.give_back(pointer, nbytes, users)
+            else:
+                self._held.append((owner, users))
+        if self._held:
             self._held = [(owner, users) for owner, users in self._held if not all(work.is_done for work in users)]
+        if self.ended or self._unused:
             self._destroy_ended()
 
     def _destroy_ended(self) -> None:
@@ -355,16 +397,6 @@ class CudaDevice(Device):
         """Free what was closed, if that is still possible."""
         if self.fault is None:
             self.tidy()
-
-    def _free(self, pointer: int, users: list[Completion]) -> None:
-        streams = {work.stream for work in users}
-        # Used on several streams: freed on one where nothing else is held up by waiting for all of them.
-        home = streams.pop() if len(streams) == 1 else self._frees
-        assert isinstance(home, CudaStream)
-        home._wait_for_all([work for work in users if work.stream is not home])
-        home._mark_last()
-        self.bind_thread()
-        self.ask(driver.cuMemFreeAsync(pointer, home.raw))
 
     def copy_in(self, pointer: int, host: int, nbytes: int) -> None:
         """Copy from ordinary memory of the host, and return when that is done."""

@@ -49,7 +49,7 @@ class Handles:
         self._device.ended.append((driver.cuGraphDestroy, self.graph))
         self._device.attention = True
         if self.last is not None:
-            self._device.dropped.append((0, self.kept, [self.last]))
+            self._device.dropped.append((0, 0, self.kept, [self.last]))
 
 
 class Kernel:

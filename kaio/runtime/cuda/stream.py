@@ -60,6 +60,8 @@ class CudaStream(Stream):
     turn: object  # of the bound launch that was the last work; None where other work was
     calls: dict[Any, tuple[NativeCall, CudaLoaded] | None]  # of each plan that was launched here
     raw: Any
+    kept: dict[int, list[int]]  # memory that was freed here, by size: whose work is behind all that used it
+    is_over: bool = False  # its object is finalised
     _repeated: Callable[[], Repeated | None]
 
     @classmethod
@@ -67,7 +69,7 @@ class CudaStream(Stream):
         """A new stream of the device."""
         policy = policy or device.policy
         self = object.__new__(cls if policy.completion != "sync" else _SyncCudaStream)
-        self.device, self.priority = device, priority
+        self.device, self.priority, self.kept = device, priority, {}
         with device.current():
             flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
             self.raw = device.ask(driver.cuStreamCreateWithPriority(flags, priority))
@@ -93,6 +95,10 @@ class CudaStream(Stream):
     def __del__(self) -> None:
         raw = getattr(self, "raw", None)
         if raw is not None:
+            kept, self.kept, self.is_over = self.kept, {}, True
+            self.device.dropped.extend(
+                (pointer, size, None, [Completion.completed(self)]) for size, all_ in kept.items() for pointer in all_
+            )
             self.device.ended.append((driver.cuStreamDestroy, raw))  # memory that it used may still be freed on it
             self.device.attention = True
 
