@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import sys
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +13,8 @@ import numpy as np
 from kaio.dsl.compiler.captures import Capture
 from kaio.dsl.compiler.options import CompileOptions
 from kaio.dtypes import DType
-from kaio.errors import CompileError, DeviceNotFoundError, LaunchError, UnsupportedFeatureError, is_message
+from kaio.errors import CompileError, DeviceNotFoundError, KaioError, LaunchError, UnsupportedFeatureError, is_message
+from kaio.forking import fork_lock
 from kaio.launch.arguments import Parameters
 from kaio.launch.call import Call
 from kaio.program import UNCHECKED, Build
@@ -41,7 +42,9 @@ class Variants:
         self._parameters = parameters
         self._built: dict[tuple[Any, ...], Built] = {}
         self._loaded: dict[tuple[Any, ...], Variant] = {}
-        self._lock = threading.Lock()
+        self._lock = fork_lock()
+        self._failures = 0
+        self._failed: dict[tuple[Any, ...], tuple[int, KaioError]] = {}  # which failure it was, and its error
 
     def find(self, device: Device, build: Build, key: tuple[Any, ...], wide: bool) -> Variant | None:
         """The variant, if it is loaded and what it captured is unchanged."""
@@ -73,27 +76,49 @@ class Variants:
     ) -> Built:
         """The compiled program of one specialisation, compiled if it is not there yet.
 
+        Threads that ask at the same time wait for the first, and share its error if it fails.
         Without `link` a CUDA program has its PTX and no cubin: that is all there is to look at.
         """
         __tracebackhide__ = is_message
-        from kaio.dsl.compiler import pipeline  # loaded since the first kernel was decorated
-
         # A float is told apart by its bits, so that -0.0 is not 0.0 and NaN is itself.
         parts = [value.hex() if isinstance(value, float) else value for value in consts.values()]
         key = (target, build, *dtypes.values(), *parts, index_bits, link)
+        failures = self._failures
         with self._lock:
             found = self._built.get(key)
             if found is None or not found.is_fresh():
-                specialisation = self._front.signature.specialise(consts, dtypes, index_bits)
-                if target == "cpu":
-                    compiled = pipeline.compile_host(self._front, specialisation, self._options, build)
-                elif target.startswith(_FROM_PTX):
-                    like = target.removeprefix(_FROM_PTX)
-                    compiled = pipeline.compile_ptx_for_host(self._front, specialisation, self._options, build, like)
-                else:
-                    compiled = pipeline.compile_cuda(self._front, specialisation, self._options, target, link, build)
+                number, error = self._failed.get(key, (0, None))
+                if error is not None and number > failures:  # another thread has tried while this one waited
+                    raise copy.copy(error)
+                try:
+                    compiled = self._compile(target, build, consts, dtypes, index_bits, link)
+                except KaioError as problem:
+                    self._failures += 1
+                    # A copy, as its own traceback would keep what its frames hold.
+                    self._failed[key] = self._failures, copy.copy(problem)
+                    raise
                 found = self._built[key] = Built(compiled)
             return found
+
+    def _compile(
+        self,
+        target: str,
+        build: Build,
+        consts: dict[str, Any],
+        dtypes: dict[str, DType],
+        index_bits: IndexBits,
+        link: bool,
+    ) -> Compiled:
+        __tracebackhide__ = is_message
+        from kaio.dsl.compiler import pipeline  # loaded since the first kernel was decorated
+
+        specialisation = self._front.signature.specialise(consts, dtypes, index_bits)
+        if target == "cpu":
+            return pipeline.compile_host(self._front, specialisation, self._options, build)
+        if target.startswith(_FROM_PTX):
+            like = target.removeprefix(_FROM_PTX)
+            return pipeline.compile_ptx_for_host(self._front, specialisation, self._options, build, like)
+        return pipeline.compile_cuda(self._front, specialisation, self._options, target, link, build)
 
 
 class Built:

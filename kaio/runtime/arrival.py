@@ -6,7 +6,6 @@ Neither library is imported for it: one that runs is imported already.
 from __future__ import annotations
 
 import sys
-import threading
 import weakref
 from collections import deque
 from collections.abc import Generator
@@ -14,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kaio.errors import KaioError
+from kaio.forking import fork_lock
 
 if TYPE_CHECKING:
     import asyncio
@@ -95,7 +95,7 @@ class Mailbox:
 
 
 _mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = weakref.WeakKeyDictionary()
-_making = threading.Lock()
+_making = fork_lock()
 
 
 def mailbox_of(loop: asyncio.AbstractEventLoop) -> Mailbox:

@@ -5,47 +5,65 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections import deque
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kaio.runtime.completion import Completion
 
-__all__ = ["Callback", "call", "call_soon", "finish_callbacks"]
+__all__ = ["Callback", "call", "call_soon", "finish_callbacks", "start"]
 
 Callback = Callable[["Completion"], object]
 
 _log = logging.getLogger("kaio")
-_pending: deque[tuple[Callback, Completion]] = deque()
+_pending: SimpleQueue[tuple[Callback, Completion]] = SimpleQueue()
 _lock = threading.Lock()
+_count = 0  # of those that were not called yet
 _idle = threading.Event()
 _idle.set()
+_thread: threading.Thread | None = None
+
+
+def start() -> None:
+    """Have the thread of callbacks, if there can be one; to be called where there is a callback that is to come.
+
+    Once Python begins to end it starts no threads any more, and there may be callbacks to call then.
+    """
+    global _thread
+    if _thread is None:
+        with _lock:
+            if _thread is None:
+                thread = threading.Thread(target=_serve, args=(_pending,), name="kaio callbacks", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # the system has no more, or Python ends
+                    return
+                _thread = thread
 
 
 def call_soon(callback: Callback, done: Completion) -> None:
-    """Call it from the thread of callbacks, in the order of the calls of this; from here if there can be no thread."""
+    """Call it from the thread of callbacks, in the order of the calls of this; from here if there is no thread."""
+    global _count
+    if _thread is None:
+        call(callback, done)
+        return
     with _lock:
-        _pending.append((callback, done))
-        if not _idle.is_set():
-            return
+        _count += 1
         _idle.clear()
-    try:
-        # A thread for each busy time: an idle one would have to be woken, and ended at exit.
-        threading.Thread(target=_work_off, name="kaio callbacks", daemon=True).start()
-    except RuntimeError:  # the system has no more, or Python ends
-        _work_off()
+    _pending.put((callback, done))
 
 
-def _work_off() -> None:
+def _serve(pending: SimpleQueue[tuple[Callback, Completion]]) -> None:
+    global _count
     while True:
-        with _lock:
-            if not _pending:
-                _idle.set()
-                return
-            callback, done = _pending.popleft()
+        callback, done = pending.get()
         call(callback, done)
         del callback, done
+        with _lock:
+            _count -= 1
+            if not _count:
+                _idle.set()
 
 
 def call(callback: Callback, done: Completion) -> None:
@@ -65,10 +83,9 @@ def finish_callbacks(timeout_s: float) -> None:
 
 def _after_fork() -> None:
     """In a child process: the thread stayed in the parent, and its callbacks are called there."""
-    global _lock, _idle
-    _lock, _idle = threading.Lock(), threading.Event()
+    global _lock, _idle, _pending, _thread, _count
+    _lock, _idle, _pending, _thread, _count = threading.Lock(), threading.Event(), SimpleQueue(), None, 0
     _idle.set()
-    _pending.clear()
 
 
 if hasattr(os, "register_at_fork"):

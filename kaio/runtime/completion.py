@@ -13,6 +13,7 @@ import numpy as np
 
 from kaio.errors import CompletionTimeout, KaioError
 from kaio.runtime.callbacks import Callback, call, call_soon
+from kaio.runtime.callbacks import start as start_callbacks
 from kaio.runtime.elsewhere import answer, refuse_arguments, visible
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ class Completion:
         if self.is_done:
             call(callback, self)
         else:
+            start_callbacks()
             self._listen(partial(call_soon, callback))
 
     def future(self) -> Future[Any]:

@@ -216,6 +216,10 @@ class CpuDevice(Device):
     def _after_fork(self) -> None:
         """The threads of the streams, and whoever held the lock, stayed in the parent process."""
         self._lock, self.failures, self.servers = threading.RLock(), Failures(), Servers()
+        if self._workers is not None:
+            self._workers.after_fork()
+        if self._ring is not None:
+            self._ring.after_fork()
         for stream in list(self._streams):
             if isinstance(stream, CpuStream):
                 stream.after_fork()

@@ -461,11 +461,13 @@ class CpuStream(Stream):
 
     def after_fork(self) -> None:
         """In a child process: start anew; work that the parent had pending is not done here."""
-        pending = [work.done for work in self._pending]
+        pending: list[CpuCompletion | None] = [work.done for work in self._pending]
+        pending.append(self._last())  # which a thread may be doing itself
         self._start()
         for done in pending:
-            if not done._finished:
+            if done is not None and not done._finished:
                 done._seen = True  # it is the parent's: nobody here has to be told
+                done.__dict__.pop("_listeners", None)
                 done._finish(
                     KaioError("the process was forked while this work was pending", help="fork after `wait()`")
                 )

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-from kaio.runtime.callbacks import call_soon
+from kaio.runtime.callbacks import call_soon, start
 from kaio.runtime.completion import Completion
 
 __all__ = ["future_of"]
@@ -51,5 +51,6 @@ def future_of(done: Completion) -> Future[Any]:
     if done.is_done:
         future.settle(done)
     else:
+        start()
         done._listen(lambda it: call_soon(future.settle, it))
     return future

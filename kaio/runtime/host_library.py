@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
 from collections.abc import Sequence
 from typing import Any
 
 from kaio.errors import InternalError
+from kaio.forking import whole_lock
 
 __all__ = ["Library"]
 
-_LOADING = threading.Lock()
+_LOADING = whole_lock(3)
 
 
 class Library:

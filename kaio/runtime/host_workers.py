@@ -11,6 +11,7 @@ from typing import Any
 
 from kaio import host_abi as abi
 from kaio.errors import KaioError
+from kaio.forking import fork_lock
 from kaio.runtime.host_memory import HostMemory
 from kaio.runtime.host_record import Record
 
@@ -62,7 +63,7 @@ class WorkerPool:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._process = 0
-        self._lock = threading.Lock()
+        self._lock = fork_lock()
         self._is_closed = False
         self._launches: dict[int, tuple[str, HostMemory]] = {}  # by the address of their control block
         self.stopped: KaioError | None = None
@@ -102,6 +103,10 @@ class WorkerPool:
                 for thread in self._threads:
                     thread.join()
             self._threads = []
+
+    def after_fork(self) -> None:
+        """In a child process: the launches that run are the parent's."""
+        self._launches.clear()
 
     def take(self, count: int) -> list[Record]:
         """Records for so many workers, for this launch alone."""

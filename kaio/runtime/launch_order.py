@@ -7,11 +7,12 @@ one array are two buffers, between which kaio does not order work. What comes af
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
+
+from kaio.forking import fork_lock
 
 if TYPE_CHECKING:
     from kaio.runtime.memory import Memory
@@ -48,7 +49,7 @@ class LaunchOrder:
     """The order of all work on a device since this was made; what was submitted before is before all of it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = fork_lock()
         self._host: dict[int, int] = {}
         self._numbers: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
         self._last: WeakKeyDictionary[Stream, Moment] = WeakKeyDictionary()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import logging
-import threading
 from typing import Any
 
 from kaio.errors import DeviceNotFoundError, KaioError, UnsupportedFeatureError
+from kaio.forking import fork_rlock
 from kaio.program import Level
 from kaio.runtime.device import Device, Route
 from kaio.runtime.elsewhere import refuse_arguments
@@ -16,7 +16,7 @@ from kaio.runtime.policy import Policy, read_policy
 __all__ = ["devices", "open_device"]
 
 _log = logging.getLogger("kaio")
-_lock = threading.RLock()
+_lock = fork_rlock()
 _opened: dict[Any, Device] = {}
 _CHECKS: dict[Any, Level | None] = {
     None: None,

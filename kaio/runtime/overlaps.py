@@ -9,7 +9,6 @@ orders, the one that ends last compares them. So a race is found whether the two
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ import numpy as np
 
 from kaio import shadow_abi as abi
 from kaio.errors import KernelFault, Mistake
+from kaio.forking import fork_lock
 from kaio.program import HostProgram, Site
 from kaio.runtime.host_faults import position, replayable
 from kaio.runtime.host_memory import HostMemory
@@ -104,7 +104,7 @@ class Overlaps:
     """The launches over shared memory of a device, those that are done and those that are to come."""
 
     def __init__(self, order: LaunchOrder) -> None:
-        self._order, self._lock = order, threading.Lock()
+        self._order, self._lock = order, fork_lock()
         self._flying: list[Flight] = []
         self._done: list[Flight] = []
 

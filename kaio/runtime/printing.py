@@ -37,6 +37,13 @@ class PrintRing:
         self._tail = self._dropped = 0
         self._lock = threading.RLock()  # what writes to `sys.stdout` may come back here
 
+    def after_fork(self) -> None:
+        """In a child process: whoever held the lock stayed in the parent, which shows what was printed so far."""
+        self._lock = threading.RLock()
+        self._tail, self._dropped = self._counters()
+        self._words[abi.DATA :] = 0
+        self._words[abi.TAIL] = self._tail
+
     def bind(self, program: Program) -> bytes:
         """Take in the lines of a program that is loaded; gives what goes into its variable."""
         with self._lock:

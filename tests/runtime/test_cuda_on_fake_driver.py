@@ -24,6 +24,7 @@ FILES = (
     "test_memory.py",
     "test_order.py",
     "test_policy.py",
+    "test_processes.py",
     "test_quick_launch.py",
     "test_streams.py",
 )

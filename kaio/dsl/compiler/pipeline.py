@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from kaio.dsl.compiler.straight import straight
 from kaio.dsl.index import grid
 from kaio.dsl.types import Signature, Specialisation
 from kaio.errors import CompileError, InternalError, KaioError, UnsupportedFeatureError, is_message
+from kaio.forking import whole_lock
 from kaio.program import UNCHECKED, Build, CudaProgram, HostProgram
 from kaio.source import Source
 
@@ -39,7 +39,7 @@ __all__ = [
 
 __tracebackhide__ = is_message
 
-_LOCK = threading.RLock()  # Numba's front end keeps state of its own
+_LOCK = whole_lock(0)  # Numba's front end keeps state of its own
 
 
 @dataclass(frozen=True)

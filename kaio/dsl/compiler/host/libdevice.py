@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -23,6 +22,7 @@ from kaio.dsl.compiler.host import native
 from kaio.dsl.compiler.host.ptx_arithmetic import emit_instruction, emit_wide
 from kaio.dsl.compiler.host.store import kept
 from kaio.errors import InternalError
+from kaio.forking import whole_lock
 
 __all__ = ["functions"]
 
@@ -32,7 +32,7 @@ _NVVM, _OURS = "llvm.nvvm.", "kaio.nvvm."
 _REFLECTIONS = {"__CUDA_FTZ": 0, "__CUDA_PREC_SQRT": 1, "__CUDA_PREC_DIV": 1, "__CUDA_ARCH": 900}
 _TYPES = {"float": ir.FloatType(), "double": ir.DoubleType(), **{f"i{n}": ir.IntType(n) for n in (8, 16, 32, 64)}}
 I32, I64 = ir.IntType(32), ir.IntType(64)
-_LOCK = threading.Lock()
+_LOCK = whole_lock(2)
 
 
 def functions(wanted: Iterable[str]) -> list[bytes]:

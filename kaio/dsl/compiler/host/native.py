@@ -8,13 +8,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
-import threading
 from collections.abc import Iterable
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from kaio.errors import InternalError
+from kaio.forking import whole_lock
 
 __all__ = [
     "Machine",
@@ -136,7 +136,7 @@ def load(code: bytes, name: str) -> tuple[int, object]:
     return tracker[name], tracker
 
 
-_LOADING = threading.Lock()
+_LOADING = whole_lock(3)
 _LOADED: list[None] = []
 
 

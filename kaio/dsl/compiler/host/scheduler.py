@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from kaio import host_abi as abi
 from kaio import shadow_abi
 from kaio.dsl.compiler.host.scheduling import worker
+from kaio.forking import whole_lock
 
 __all__ = ["kept_object", "scheduler_object"]
 
-_LOCK = threading.Lock()
+_LOCK = whole_lock(1)
 
 
 def scheduler_object() -> bytes:
