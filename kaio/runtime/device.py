@@ -84,6 +84,7 @@ class Device(DeviceMemory):
     limits: Limits
     check: Level
     route: Route = "ir"
+    is_isolated = False  # kernels run in a process of their own
     policy: Policy
     ordinal: int = 0  # among the devices of its kind
     attention: bool  # something is to be seen to before the next work goes in, which takes no quick way then

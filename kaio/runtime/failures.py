@@ -32,7 +32,7 @@ class Failures:
     def note(self, done: Completion) -> None:
         """Keep a failure until somebody sees it."""
         with self._lock:
-            self._failed.append(done)
+            self._failed = [*(earlier for earlier in self._failed if not earlier._seen), done]
 
     def _take(self, stream: Stream | None) -> list[Completion]:
         with self._lock:

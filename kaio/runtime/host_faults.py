@@ -147,7 +147,7 @@ class _Teller:
             what = f"a thread ran out of fuel in {self.kernel}\n  {self.thread} has taken {turns} of loops, and is here"
             return self._at(site, what, "where that is not too many, give it more: `.options(fuel=…)`")
         what = (
-            f"a loop never ends in {self.kernel}\n  {self.thread} is in it, and for {self.options.timeout_s:g} s no "
+            f"a loop never ends in {self.kernel}\n  {self.thread} is in it, and for {self.options.patience_s:g} s no "
             "thread has returned or got past a barrier"
         )
         way_out = "let its condition become false in every thread"

@@ -290,7 +290,7 @@ class _Launch:
 def _control(workers: int, options: RunOptions) -> HostMemory:
     """The control block of a launch."""
     control = HostMemory(abi.FIRST_PROGRESS + workers * abi.PROGRESS_STRIDE)
-    timeout_ns = _FOREVER if options.timeout_s > 1e9 else int(options.timeout_s * 1e9)
+    timeout_ns = _FOREVER if options.patience_s > 1e9 else int(options.patience_s * 1e9)
     struct.pack_into("@2q", control.view, abi.TIMEOUT_NS, timeout_ns, workers)
     return control
 

@@ -11,7 +11,7 @@ from kaio.forking import fork_rlock
 from kaio.program import Level
 from kaio.runtime.device import Device, Route
 from kaio.runtime.elsewhere import refuse_arguments
-from kaio.runtime.policy import Policy, read_policy
+from kaio.runtime.policy import USUAL_POLICY, Policy, read_policy
 
 __all__ = ["devices", "open_device"]
 
@@ -40,7 +40,7 @@ def open_device(
     ordering: str | None = None,
     **unknown: Any,
 ) -> Device:
-    """Find or open the device; see `Device`. `isolated` is a word for what is not there yet."""
+    """Find or open the device; see `Device`."""
     if unknown:
         names = ("like", "check", "route", "isolated", "completion", "streams", "ordering")
         near = difflib.get_close_matches(next(iter(unknown)), names, n=1)
@@ -48,17 +48,20 @@ def open_device(
     checks = _read_check(check)
     if route not in ("ir", "ptx"):
         raise KaioError(f'`route` is "ir" or "ptx" (got {route!r})')
-    if isolated:
-        raise UnsupportedFeatureError(
-            "`isolated=True` is not supported", help='`Device("cpu")` finds faults before they do harm'
-        )
     policy = read_policy({"completion": completion, "streams": streams, "ordering": ordering})
     ordinal = _read_which(which)
     with _lock:
         if which is None and not _has_driver():
             _log.info("there is no NVIDIA driver: Device() is the CPU device")
             ordinal = None
-        return _cpu(like, checks, route, policy) if ordinal is None else _cuda(ordinal, like, checks, route, policy)
+        if ordinal is None:
+            if isolated and which is not None:
+                raise UnsupportedFeatureError(
+                    "`isolated=True` is for a GPU",
+                    help="leave it out: the CPU device finds faults before they do harm",
+                )
+            return _cpu(like, checks, route, policy)
+        return _cuda(ordinal, like, checks, route, policy, isolated)
 
 
 def _read_check(check: Any) -> Level | None:
@@ -98,7 +101,9 @@ def _cpu(like: str | None, check: Level | None, route: Route, policy: Policy) ->
     return _opened[key]
 
 
-def _cuda(ordinal: int, like: str | None, check: Level | None, route: Route, policy: Policy) -> Device:
+def _cuda(
+    ordinal: int, like: str | None, check: Level | None, route: Route, policy: Policy, isolated: bool = False
+) -> Device:
     if route != "ir":
         raise UnsupportedFeatureError(
             "a GPU runs PTX anyway", help='leave `route="ptx"` out, or write `Device("cpu", route="ptx")`'
@@ -111,7 +116,7 @@ def _cuda(ordinal: int, like: str | None, check: Level | None, route: Route, pol
         raise UnsupportedFeatureError(
             '`check="full"` is for the CPU device', help='`Device("cpu", check="full")` runs the same kernels'
         )
-    key = "cuda", ordinal, check or "off", policy
+    key = "cuda", ordinal, check or "off", policy, isolated
     if key not in _opened:
         if not _has_driver():
             raise DeviceNotFoundError(
@@ -120,7 +125,14 @@ def _cuda(ordinal: int, like: str | None, check: Level | None, route: Route, pol
             )
         from kaio.runtime.cuda.device import CudaDevice
 
-        _opened[key] = CudaDevice.open(ordinal, key[2], policy)
+        if isolated:
+            from kaio.runtime.isolated.device import IsolatedDevice
+
+            owner = _cuda(ordinal, None, None, "ir", USUAL_POLICY)
+            assert isinstance(owner, CudaDevice)
+            _opened[key] = IsolatedDevice.open(owner, key[2], policy)
+        else:
+            _opened[key] = CudaDevice.open(ordinal, key[2], policy)
     return _opened[key]
 
 

@@ -53,7 +53,7 @@ class RunOptions(NamedTuple):
 
     schedule: the seed of an order of threads, warps and blocks; None: the usual order
     fuel: the most turns of loops that one thread may take; None: any number
-    timeout_s: after how many seconds without progress the launch fails
+    timeout_s: after how many seconds without progress the launch fails; None: as long as its device has it
     coverage: elements of `Out` buffers that were not written exactly once are a fault
     partial_barriers: a thread that has finished counts as arrived at any barrier
     watch: who looks on, at a kernel that was compiled to be watched
@@ -61,10 +61,15 @@ class RunOptions(NamedTuple):
 
     schedule: int | None = None
     fuel: int | None = None
-    timeout_s: float = 10.0
+    timeout_s: float | None = None
     coverage: bool = False
     partial_barriers: bool = False
     watch: Watch | None = None  # the last one: no option that users give
+
+    @property
+    def patience_s(self) -> float:
+        """The time limit of the CPU device."""
+        return 10.0 if self.timeout_s is None else self.timeout_s
 
 
 USUAL = RunOptions()

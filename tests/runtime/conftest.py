@@ -13,6 +13,7 @@ import pytest
 
 import kaio
 from kaio.errors import KernelFault
+from kaio.program import Argument, CudaProgram
 
 # The tests hold one stream while others go on. A GPU has few queues by default, and streams that share one wait for
 # each other; the driver reads this when it starts.
@@ -58,13 +59,58 @@ class CudaLatch:
         self._word.value = 1
 
 
+HOLD = """
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry hold(.param .u64 word)
+{
+    .reg .pred %p1;
+    .reg .b32 %r1;
+    .reg .b64 %d1;
+    ld.param.u64 %d1, [word];
+again:
+    ld.volatile.global.u32 %r1, [%d1];
+    setp.eq.u32 %p1, %r1, 0;
+    @%p1 bra again;
+    ret;
+}
+"""
+_HOLD = CudaProgram("hold", "sm_80", (Argument("word", kaio.i32, 0),), 32, 0, ptx="", cubin=HOLD.encode() + b"\0")  # type: ignore[arg-type]
+
+
+class IsolatedLatch:
+    """Work of a worker that waits until a word of the device's memory is 1."""
+
+    def __init__(self, device: Any) -> None:
+        self._device, self._word = device, device.alloc_zeros((), kaio.i32)
+
+    def hold(self, stream: Any, *uses: Any) -> Any:
+        """Put work on the stream that uses these buffers and does not end before `release`."""
+        block = _HOLD.block.pack(self._word.pointer)
+        work = stream.launch(self._device.load(_HOLD), (1, 1, 1), (1, 1, 1), block, uses)
+        work._loaded = None
+        return work
+
+    def release(self) -> None:
+        """Let the work end."""
+        self._device._upload(self._word.pointer, np.ones((), np.int32))
+
+
+def latch_of(device: Any) -> Any:
+    """What holds a stream of a device."""
+    if device.kind == "cpu":
+        return CpuLatch()
+    return IsolatedLatch(device) if device.is_isolated else CudaLatch(device)
+
+
 @pytest.fixture
 def make_latch(device: kaio.Device) -> Iterator[Callable[[], Any]]:
     """Make what holds a stream until it is released, which it is at the latest when the test ends."""
     made: list[Any] = []
 
     def make() -> Any:
-        made.append(CpuLatch() if device.kind == "cpu" else CudaLatch(device))
+        made.append(latch_of(device))
         return made[-1]
 
     yield make

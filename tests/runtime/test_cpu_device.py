@@ -117,10 +117,10 @@ NO_SUCH_DEVICE = 'write `Device(0)`, `Device("cuda:0")` or `Device("cpu")`'
             None,
         ),
         (
-            {"which": 0, "isolated": True},
+            {"which": "cpu", "isolated": True},
             UnsupportedFeatureError,
-            "`isolated=True` is not supported",
-            '`Device("cpu")` finds faults before they do harm',
+            "`isolated=True` is for a GPU",
+            "leave it out: the CPU device finds faults before they do harm",
         ),
     ],
 )

@@ -28,16 +28,24 @@ FILES = (
     "test_quick_launch.py",
     "test_streams.py",
 )
+ISOLATED = (
+    "isolated/test_contract.py",
+    "isolated/test_checks.py",
+    "isolated/test_faults.py",
+    "isolated/test_memory.py",
+    "isolated/test_processes.py",
+)
 
 
+@pytest.mark.parametrize("files", [FILES, ISOLATED], ids=["plain", "isolated"])
 @pytest.mark.skipif(sys.platform != "linux" or COMPILER is None, reason="needs Linux and a C compiler")
-def test_the_cuda_device_keeps_the_contract_on_a_fake_driver(tmp_path: Path) -> None:
+def test_the_cuda_device_keeps_the_contract_on_a_fake_driver(tmp_path: Path, files: tuple[str, ...]) -> None:
     pytest.importorskip("cuda.bindings")
     library = tmp_path / "libcuda.so.1"
     build = [str(COMPILER), "-O1", "-shared", "-fPIC", "-pthread", "-Wl,-soname,libcuda.so.1", "-o", str(library)]
     subprocess.run([*build, str(HERE / "fake_driver" / "driver.c"), "-ldl"], check=True, timeout=120)
     environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "KAIO_REQUIRE_GPU": "1"}
-    tests = [str(HERE / name) for name in FILES]
+    tests = [str(HERE / name) for name in files]
     # A limit for each test: one that hangs is named, with the stack of every thread.
     options = ["-p", "no:cacheprovider", "--timeout", "60", "-o", "faulthandler_timeout=50"]
     command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", *options, *tests]

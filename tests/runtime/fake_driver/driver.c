@@ -22,9 +22,9 @@ typedef struct Stream {
 typedef struct { int done; double when; } Fence;
 typedef struct { Fence *fence; struct Capture *capture; Tips tips; } Event;
 typedef struct Free { struct Free *next; char *at; u64 n; } Free;
-enum { COPY, SET, RECORD, WAIT_EVENT, WAIT_WORD, WRITE_WORD, FREE, HOST, GRAPH, NOTHING, SAXPY, FAULT, CHECKED, TRAPPING, TRAP, ENDLESS, HUNGRY, KINDS };
+enum { COPY, SET, RECORD, WAIT_EVENT, WAIT_WORD, WRITE_WORD, FREE, HOST, GRAPH, NOTHING, SAXPY, FAULT, CHECKED, TRAPPING, TRAP, ENDLESS, HOLD, HUNGRY, KINDS };
 static const char *KERNELS[KINDS] = {[SAXPY] = "saxpy", [FAULT] = "fault", [CHECKED] = "checked", [TRAPPING] = "trapping",
-    [TRAP] = "trap", [ENDLESS] = "endless", [HUNGRY] = "hungry"};
+    [TRAP] = "trap", [ENDLESS] = "endless", [HOLD] = "hold", [HUNGRY] = "hungry"};
 typedef struct { u64 key, block; unsigned thread, site; int64_t index, size; } Entry;
 typedef struct { u64 key; unsigned count; u64 barrier; Entry *ring; } State;  // kaio/fault_abi.py
 enum { NOT_READY = 600, INVALID_CONTEXT = 201, OUT_OF_MEMORY = 2, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719 };
@@ -106,10 +106,10 @@ static void perform(Op *op) {  // with the lock held, which waiting gives up
     case GRAPH: perform_graph((struct Run *)op->a); break;
     case FAULT: error = ILLEGAL_ADDRESS; break;
     case TRAP: error = LAUNCH_FAILED; break;
-    case ENDLESS: {  // counts in the first element of its buffer until the process ends
+    case ENDLESS: case HOLD: {  // counts in a word of memory until the process ends; waits until it is not 0
         struct { volatile int *x; } *p = (void *)op->b;
-        while (!error) {
-            ++*p->x;
+        while (!error && (op->kind == ENDLESS || !*p->x)) {
+            if (op->kind == ENDLESS) ++*p->x;
             pthread_mutex_unlock(&lock);
             nanosleep(&(struct timespec){0, 50000}, 0);
             pthread_mutex_lock(&lock);
