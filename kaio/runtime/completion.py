@@ -148,7 +148,7 @@ class Completion:
         """Call `listener(self)` once the work is done, at once if it is."""
         listeners: deque[Callback] = self.__dict__.setdefault("_listeners", deque())
         listeners.append(listener)
-        if self.is_done:
+        if self._finished:  # whoever watches asks whether it is
             self._tell()
         else:
             self._watch()

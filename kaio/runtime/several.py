@@ -152,5 +152,9 @@ class _Inbox(Completion):
     def _poll(self) -> bool:
         return bool(self.arrived) or self.is_closed
 
+    def _watch(self) -> None:
+        if self._poll():
+            self._tell()
+
     def __await__(self) -> Generator[Any, Any, None]:
         return self._arrive()

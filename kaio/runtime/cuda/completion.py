@@ -191,7 +191,9 @@ class CudaCompletion(Completion):
         return True
 
     def _spin(self) -> bool:
-        if self.stream.policy.completion != "adaptive" or watcher.is_busy:
+        if watcher.is_busy:  # to ask costs, and other tasks wait: the watcher asks about many at once
+            return self._finished
+        if self.stream.policy.completion != "adaptive":
             return self._poll()
         return self._poll_until(time.monotonic() + _AWAIT_SPIN_S)
 
@@ -208,6 +210,9 @@ class CudaCompletion(Completion):
             self._poll()
 
     def _watch(self) -> None:
+        if self._event is None:
+            with self.stream.device._lock:
+                self._mark()
         watcher.watch(self)
 
 
