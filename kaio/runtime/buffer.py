@@ -11,12 +11,12 @@ from kaio.dtypes import DType, dtype_of
 from kaio.errors import BufferClosedError, KaioError
 from kaio.runtime import dlpack
 from kaio.runtime.completion import Completion
-from kaio.runtime.conversion import check_unmasked, convert_array, element_bytes
+from kaio.runtime.conversion import convert_array, element_bytes
 from kaio.runtime.elsewhere import visible
 from kaio.runtime.layout import byte_range, is_contiguous, read_sizes, reshaped, sliced, viewed
-from kaio.runtime.memory import Memory, closed_memory
+from kaio.runtime.memory import Memory, closed_memory, stale
 from kaio.runtime.no_array import NoArray
-from kaio.runtime.transfer import check_out, read, write
+from kaio.runtime.transfer import check_out, copy_in, copy_out, read
 from kaio.structs import is_laid_out_as
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _FORMS: dict[tuple[DType, int], tuple[DType, int]] = {}
 
 _PUBLIC = frozenset(
     (
-        "astype", "close", "copy", "copy_from", "device", "dtype", "fill", "generation", "is_closed",
+        "astype", "close", "copy", "copy_from", "copy_to", "device", "dtype", "fill", "generation", "is_closed",
         "is_contiguous", "is_empty", "is_read_only", "nbytes", "ndim", "pointer", "reshape", "shape",
         "size", "strides", "to_host", "view",
     )
@@ -149,6 +149,8 @@ class GpuBuffer(_Layout, Generic[T]):
         memory = self.memory
         if memory.closed:
             raise BufferClosedError(f"the {self._spelled()} was closed")
+        if memory.generation != self.device.generation:
+            raise stale(f"the {self._spelled()}", memory.generation, self.device.generation)
         writer = memory.writer
         if writer is not None and writer._error is not None:
             self._raise_failure(writer)
@@ -202,31 +204,25 @@ class GpuBuffer(_Layout, Generic[T]):
         self._wait(writes=False)
         return read(self, out)
 
+    def copy_to(self, out: Any = None) -> Completion:
+        """Copy the elements to the host; the completion's result is the array.
+
+        Without `out`, and into a `PinnedArray`, it returns at once: the copy is work on the current stream. Into any
+        other NumPy array of the same shape and dtype the copy is done on return.
+
+        >>> import kaio
+        >>> kaio.Device("cpu").alloc_from([1, 2]).copy_to().result()
+        array([1, 2])
+        """
+        return copy_out(self, out)
+
     def copy_from(self, source: Any) -> Completion:
         """Overwrite the elements with those of an array or a buffer of the same shape and dtype.
 
-        From a host array the copy is done on return; from a buffer of the same device it is work on the current
-        stream.
+        From a buffer, or a `PinnedArray`, the copy is work on the current stream; a buffer of another device may be
+        waited for. Any other array is copied before this returns: it may be overwritten at once.
         """
-        if isinstance(source, GpuBuffer):
-            source.check_usable()
-            if source.device is self.device and source.is_contiguous and self.is_contiguous:
-                self._check_like(source, source.shape, source.dtype)
-                self.check_usable()
-                self._check_writable()
-                return self.device.stream_for(((self, "Out"), (source, "In"))).copy(self, source)
-            source = source.to_host()
-        self.device.refuse_recorded(
-            "an array of the host cannot be copied",
-            "copy before each launch of the graph, or from a buffer of the same device that both lie in one piece",
-        )
-        check_unmasked(source)
-        host = np.asarray(source)
-        self._check_like(source, host.shape, dtype_of(host.dtype))
-        self._wait(writes=True)
-        self._check_writable()
-        write(self, host)
-        return Completion.completed(self.device.current_stream())
+        return copy_in(self, source)
 
     def fill(self, value: Any) -> Completion:
         """Set every element to `value`, which must be one of the dtype; work on the current stream.
@@ -242,15 +238,15 @@ class GpuBuffer(_Layout, Generic[T]):
             self.check_usable()
             if self.is_contiguous:
                 return self.device.stream_for(((self, "Out"),)).set(self, pattern)
-        return self.copy_from(np.full(self.shape, np.frombuffer(pattern, self.dtype.numpy)[0]))
+        full = self.device.alloc_empty(self.shape, cast("type[T]", self.dtype))
+        full.device.stream_for(((full, "Out"),)).set(full, pattern)
+        return self.copy_from(full)
 
     def copy(self) -> GpuBuffer[T]:
         """A new contiguous buffer on the same device with the same elements; work on the current stream."""
         self.check_usable()
-        if not self.is_contiguous:
-            return self.device.alloc_from(self.to_host())
         new = self.device.alloc_empty(self.shape, cast("type[T]", self.dtype))
-        self.device.stream_for(((self, "In"), (new, "Out"))).copy(new, self)
+        new.copy_from(self)
         return new
 
     def astype(self, dtype: Any) -> GpuBuffer[Any]:

@@ -43,6 +43,7 @@ class Completion:
     _seen = False
     _timed = False
     _elapsed_ms: float | None = None
+    _output: Any = None  # what `result` gives
     _loaded: Any  # the program of a launch; without a default, as Python is slower to set what the class has too
     _what: str = "work"  # anything else, in a word
 
@@ -83,7 +84,7 @@ class Completion:
         """See to it that `_tell` is called once the work is done."""
 
     def _result(self) -> Any:
-        return None
+        return self._output
 
     def _spelled(self) -> str:
         loaded = getattr(self, "_loaded", None)

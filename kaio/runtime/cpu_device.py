@@ -23,7 +23,7 @@ from kaio.runtime.device import Device, Route
 from kaio.runtime.device_memory import MemoryInfo
 from kaio.runtime.failures import Failures
 from kaio.runtime.foreign import Foreign
-from kaio.runtime.host_memory import Written
+from kaio.runtime.host_memory import HostMemory, Written
 from kaio.runtime.host_short import ShortLaunches
 from kaio.runtime.launch_order import LaunchOrder
 from kaio.runtime.leaving import finish
@@ -209,6 +209,10 @@ class CpuDevice(Device):
 
     def _download(self, host: np.ndarray[Any, Any], pointer: int) -> None:
         ctypes.memmove(host.ctypes.data, pointer, host.nbytes)
+
+    def _pin(self, nbytes: int) -> tuple[int, Any]:
+        made = HostMemory(nbytes)
+        return made.address, made
 
     def _takes(self, foreign: Foreign) -> bool:
         return foreign.kind == "cpu"

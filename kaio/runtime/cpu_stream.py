@@ -16,10 +16,13 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from kaio.errors import InternalError, KaioError
 from kaio.program import Access
 from kaio.runtime.completion import Completion
 from kaio.runtime.launch_order import LaunchOrder, Moment
+from kaio.runtime.layout import overlay
 from kaio.runtime.policy import Policy
 from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses, works_of
 from kaio.runtime.sync_stream import SyncStream
@@ -362,13 +365,18 @@ class CpuStream(Stream):
         return _Prepared(self, launch)
 
     def copy(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
-        """Copy between contiguous buffers of one size."""
+        """Copy between buffers of one shape; see `Stream.copy`."""
         if self.device.recordings and (lane := self._lane()) is not None:
             return lane.copy(target, source)  # type: ignore[no-any-return]
         if not target.nbytes:
             return Completion.completed(self)
-        to, start, nbytes = target.pointer, source.pointer, source.nbytes
-        return self.submit(lambda: ctypes.memmove(to, start, nbytes), ((target, "Out"), (source, "In")), what="copy")
+        uses: Uses = ((target, "Out"), (source, "In"))
+        if target.is_contiguous and source.is_contiguous:
+            to, start, nbytes = target.pointer, source.pointer, source.nbytes
+            return self.submit(lambda: ctypes.memmove(to, start, nbytes), uses, what="copy")
+        into = overlay(target.pointer, target.shape, target.strides, target.dtype)
+        found = overlay(source.pointer, source.shape, source.strides, target.dtype)
+        return self.submit(lambda: np.copyto(into, found), uses, what="copy")
 
     def set(self, target: GpuBuffer[Any], pattern: bytes) -> Completion:
         """Repeat the bytes of one element over a contiguous buffer."""

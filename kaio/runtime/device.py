@@ -33,9 +33,9 @@ _log = logging.getLogger("kaio")
 
 _PUBLIC = frozenset(
     (
-        "alloc_empty", "alloc_from", "alloc_zeros", "capability", "check", "current_stream", "generation", "graph",
-        "import_array", "kind", "limits", "memory", "name", "ordinal", "set_memory_limit", "stats",
-        "stream", "target", "trim", "wait",
+        "alloc_empty", "alloc_from", "alloc_pinned", "alloc_zeros", "capability", "check", "current_stream",
+        "generation", "graph", "import_array", "kind", "limits", "memory", "name", "ordinal", "set_memory_limit",
+        "stats", "stream", "target", "trim", "wait",
     )
 )  # fmt: skip
 

@@ -18,12 +18,13 @@ from kaio.runtime.conversion import check_unmasked
 from kaio.runtime.elsewhere import Shown
 from kaio.runtime.foreign import Foreign, read_foreign
 from kaio.runtime.layout import byte_range, contiguous_strides, overlay, read_shape
-from kaio.runtime.memory import Memory
+from kaio.runtime.memory import Memory, stale
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kaio.runtime.device import Device
+    from kaio.runtime.pinned import PinnedArray
 
 __all__ = ["DeviceMemory", "MemoryInfo"]
 
@@ -77,6 +78,10 @@ class DeviceMemory(metaclass=Shown):
 
     def _download(self, host: np.ndarray[Any, Any], pointer: int) -> None:
         """Copy from `pointer` to a contiguous host array, and return when that is done."""
+        raise NotImplementedError
+
+    def _pin(self, nbytes: int) -> tuple[int, Any]:
+        """Memory of the host that this device copies from and to by itself: its address, and what keeps it."""
         raise NotImplementedError
 
     def _takes(self, foreign: Foreign) -> bool:
@@ -168,6 +173,24 @@ class DeviceMemory(metaclass=Shown):
     def alloc_empty(self, shape: int | Iterable[int], dtype: type[T] = _MISSING) -> GpuBuffer[T]:
         """A new buffer of whatever is in memory: write it before you read it."""
         return self._alloc(shape, dtype, zero=False)
+
+    def alloc_pinned(self, shape: int | Iterable[int], dtype: type[Any] = _MISSING) -> PinnedArray:
+        """An array of the host, of whatever is in memory, that `copy_from` and `copy_to` do not wait for.
+
+        On a GPU its memory is pinned, so that copies run at the full speed of the bus. See `PinnedArray`.
+        """
+        if dtype is None:
+            raise TypeError(f"alloc_pinned needs an element type too: write `device.alloc_pinned({shape!r}, kaio.f32)`")
+        from kaio.runtime.pinned import PinnedArray
+
+        sizes, element = read_shape(shape), dtype_of(dtype)
+        nbytes = element.itemsize
+        for size in sizes:
+            nbytes *= size
+        self.check_usable()
+        if nbytes > self.memory.total and nbytes >= 1 << 40:
+            raise OutOfMemoryError(f"the host has no memory for {nbytes:,} bytes of pinned memory", asked=nbytes)
+        return PinnedArray.make(self._itself, *self._pin(nbytes), sizes, element)
 
     def _alloc(self, shape: Any, dtype: Any, *, zero: bool) -> GpuBuffer[Any]:
         if type(dtype) is not DType:
@@ -295,6 +318,26 @@ class DeviceMemory(metaclass=Shown):
             self._itself, start, stop - start, foreign.owner, read_only=foreign.read_only, foreign_stream=foreign.stream
         )
         return GpuBuffer.make(memory, foreign.pointer, foreign.shape, foreign.strides, foreign.dtype)
+
+    def begin_generation(self, survives: Callable[[Memory], bool] = lambda memory: True) -> int:
+        """The device lost its state: begin a new generation, which the memory that `survives` is taken into.
+
+        What was bound to the old one raises StaleBufferError (`check_generation`), buffers over memory that was lost
+        too. Nobody may be using the device meanwhile. Gives the new generation.
+        """
+        with self._lock:
+            self.generation += 1
+            for memory in self.accounts.live():
+                memory.writer, memory.readers, memory.stream = None, {}, None  # whoever used it is gone
+                if survives(memory):
+                    memory.generation = self.generation
+            self._itself.attention = True
+            return self.generation
+
+    def check_generation(self, generation: int, what: str) -> None:
+        """Raise StaleBufferError if what was bound in this generation is stale; `what` is it in words."""
+        if generation != self.generation:
+            raise stale(what, generation, self.generation)
 
     # Counting and limits.
 

@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Iterable
 from types import EllipsisType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from kaio.errors import KaioError
 
 __all__ = [
     "OutOfBounds",
+    "Rectangle",
     "byte_range",
     "contiguous_strides",
     "is_contiguous",
@@ -22,6 +23,7 @@ __all__ = [
     "overlay",
     "read_shape",
     "read_sizes",
+    "rectangles",
     "reshaped",
     "share_elements",
     "sliced",
@@ -31,6 +33,7 @@ __all__ = [
 Shape = tuple[int, ...]
 Layout = tuple[int, Shape, Shape]  # pointer, shape, strides
 
+_MOST_RECTANGLES = 1024  # that a copy is made of: each is a call of the driver
 _MOST_DIMENSIONS = 64  # NumPy's: copies go by its arrays
 
 
@@ -234,3 +237,51 @@ def viewed(pointer: int, shape: Shape, strides: Shape, dtype: DType, new: DType)
     if any(stride % new.alignment for stride in strides[:-1]):
         raise KaioError(f"{shown} cannot be seen as {new!r}: its rows start at no multiple of {new.alignment} bytes")
     return (*shape[:-1], nbytes // new.itemsize), (*strides[:-1], new.itemsize)
+
+
+class Rectangle(NamedTuple):
+    """Rows of bytes that lie at equal distances, in one layout and in another."""
+
+    target: int  # where the first row begins
+    source: int
+    width: int
+    height: int
+    target_pitch: int  # from one row to the next
+    source_pitch: int
+
+
+def rectangles(target: int, source: int, shape: Shape, strides: tuple[Shape, Shape], itemsize: int) -> list[Rectangle]:
+    """A copy between two layouts of one shape, as few copies of rows as there may be; empty if they are too many.
+
+    >>> rectangles(0, 1000, (3, 4), ((16, 4), (32, 4)), 4)
+    [Rectangle(target=0, source=1000, width=16, height=3, target_pitch=16, source_pitch=32)]
+    """
+    axes: list[tuple[int, int, int]] = []  # size, and its strides in the target and the source; outermost first
+    for size, to, start in zip(shape, *strides, strict=True):
+        if size == 1:
+            continue
+        if to < 0 and start < 0:  # both run backwards: from the other end both run forwards
+            target, source, to, start = target + (size - 1) * to, source + (size - 1) * start, -to, -start
+        axes.append((size, to, start))
+    axes.sort(key=lambda axis: abs(axis[1]), reverse=True)  # the order of the axes is free, as long as it is one
+    merged: list[tuple[int, int, int]] = []
+    for size, to, start in axes:
+        if merged and merged[-1][1:] == (size * to, size * start):
+            size *= merged.pop()[0]
+        merged.append((size, to, start))
+    width = itemsize
+    if merged and merged[-1][1:] == (itemsize, itemsize):
+        width *= merged.pop()[0]
+    height, to_pitch, source_pitch = 1, width, width
+    for place in range(len(merged) - 1, -1, -1):  # the longest column of rows that a driver takes
+        size, to, start = merged[place]
+        if to >= width and start >= width and size > height:
+            height, to_pitch, source_pitch = size, to, start
+    if height > 1:
+        merged.remove((height, to_pitch, source_pitch))
+    if math.prod(size for size, _, _ in merged) > _MOST_RECTANGLES:
+        return []
+    begins = [(target, source)]
+    for size, to, start in merged:
+        begins = [(one + k * to, two + k * start) for one, two in begins for k in range(size)]
+    return [Rectangle(one, two, width, height, to_pitch, source_pitch) for one, two in begins]

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kaio.errors import StaleBufferError
+
 if TYPE_CHECKING:
     from kaio.dtypes import DType
     from kaio.runtime.accounts import Origin
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from kaio.runtime.device import Device
     from kaio.runtime.stream import Stream
 
-__all__ = ["Memory", "closed_memory"]
+__all__ = ["Memory", "closed_memory", "stale"]
 
 _NOBODY: dict[Any, Any] = {}
 
@@ -29,8 +31,8 @@ class Memory:
     """One allocation of a device, or foreign memory that `owner` keeps alive."""
 
     __slots__ = (
-        "__weakref__", "beside", "closed", "counted", "device", "exports", "foreign_stream", "generation", "made",
-        "nbytes", "origin", "owner", "pointer", "read_only", "readers", "stream", "unwritten", "writer",
+        "__weakref__", "beside", "closed", "counted", "device", "exports", "foreign_stream", "generation", "is_host",
+        "made", "nbytes", "origin", "owner", "pointer", "read_only", "readers", "stream", "unwritten", "writer",
     )  # fmt: skip
 
     def __init__(
@@ -52,6 +54,7 @@ class Memory:
         self.made: tuple[DType, tuple[int, ...]] | None = None  # the elements and shape of the buffer it was made for
         self.origin: Origin | None = None  # the line that asked for it
         self.unwritten: Any = None  # of the CPU device, where nobody has written all of it: `host_memory.Written`
+        self.is_host = False  # pinned memory of the host, which the device copies from and to by itself
         self.exports = 0  # arrays of other libraries over this memory
         self.stream: Stream | None = None
         self.writer: Completion | None = None
@@ -141,6 +144,16 @@ class Memory:
         if not self.closed:
             self.closed = True
             self.device.release(self)
+
+
+def stale(what: str, generation: int, current: int) -> StaleBufferError:
+    """The error of who uses what is of an earlier generation of its device."""
+    return StaleBufferError(
+        f"{what} is of generation {generation} of its device, which lost its state and is at generation {current}",
+        help="make it again",
+        generation=generation,
+        current=current,
+    )
 
 
 def closed_memory(device: Device) -> Memory:

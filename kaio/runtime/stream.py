@@ -147,7 +147,11 @@ class Stream(metaclass=Shown):
         return None
 
     def copy(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
-        """Copy between contiguous buffers of one size on this device."""
+        """Copy between buffers of one shape and element type on this device, which do not overlap.
+
+        A GPU takes those whose layouts `layout.rectangles` puts into few pieces. One of the two may be memory of the
+        host that is pinned; then both are contiguous.
+        """
         raise NotImplementedError
 
     def set(self, target: GpuBuffer[Any], pattern: bytes) -> Completion:

@@ -1,23 +1,123 @@
-"""Elements between a buffer and the host, whatever the layouts. A device copies contiguous bytes and knows no more.
+"""Elements between buffers, pinned arrays and the host, whatever their layouts and devices.
 
-All work on the buffer is done before. Elements that do not lie side by side travel with the bytes between them.
+What a stream can do is work on a stream. Between a buffer and ordinary memory of the host, all work on the buffer is
+done before; elements that do not lie side by side are put so by the device first, or travel with the bytes between.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from kaio.dtypes import dtype_of
 from kaio.errors import KaioError
-from kaio.runtime.layout import overlay
+from kaio.runtime.completion import Completion
+from kaio.runtime.conversion import check_unmasked
+from kaio.runtime.layout import contiguous_strides, overlay, rectangles
 
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
 
-__all__ = ["check_out", "read", "write"]
+__all__ = ["check_out", "copy_in", "copy_out", "read"]
 
 Array = np.ndarray[Any, Any]
+
+
+def copy_in(target: GpuBuffer[Any], source: Any) -> Completion:
+    """Copy a buffer, a pinned array, or whatever NumPy takes into a buffer; see `GpuBuffer.copy_from`."""
+    from kaio.runtime.buffer import GpuBuffer
+    from kaio.runtime.pinned import PinnedArray
+
+    device, other = target.device, source.buffer if isinstance(source, PinnedArray) else source
+    if not isinstance(other, GpuBuffer):
+        return _copy_host(target, source)
+    other.check_usable()
+    target._check_like(other, other.shape, other.dtype)
+    target.check_usable()
+    target._check_writable()
+    if isinstance(source, PinnedArray):
+        is_direct = device.kind == "cpu" or (
+            source.device.kind == "cuda" and target.is_contiguous and other.is_contiguous
+        )
+        if not is_direct:
+            return _copy_host(target, source.array)
+        done = device.stream_for(((target, "Out"), (other, "In"))).copy(target, other)
+        if source.has_views and not target._is_recorded():
+            done._block(None)  # whoever has one may write at any time
+        return done
+    if other.device is not device:
+        return _copy_host(target, other.to_host())
+    if other.memory is target.memory and _meet(target, other):
+        other = other.copy()  # elements would be overwritten before they are copied
+    if device.kind == "cuda" and not _is_simple(target, other):
+        return _copy_host(target, other.to_host())
+    return device.stream_for(((target, "Out"), (other, "In"))).copy(target, other)
+
+
+def _meet(one: GpuBuffer[Any], two: GpuBuffer[Any]) -> bool:
+    (first, first_end), (second, second_end) = one.byte_range, two.byte_range
+    return first < second_end and second < first_end
+
+
+def _is_simple(target: GpuBuffer[Any], source: GpuBuffer[Any] | None) -> bool:
+    """Whether a GPU copies from one layout to another, or to and from elements side by side, in few pieces."""
+    itemsize = target.dtype.itemsize
+    strides = contiguous_strides(target.shape, itemsize) if source is None else source.strides
+    if (target.is_contiguous and (source is None or source.is_contiguous)) or not target.size:
+        return True
+    return bool(rectangles(0, 0, target.shape, (target.strides, strides), itemsize))
+
+
+def _copy_host(target: GpuBuffer[Any], source: Any) -> Completion:
+    """Copy an array of the host, before this returns."""
+    device = target.device
+    device.refuse_recorded(
+        "an array of the host cannot be copied",
+        "copy before each launch of the graph, or from a buffer of the same device, or a pinned array",
+    )
+    check_unmasked(source)
+    host = np.asarray(source)
+    target._check_like(source, host.shape, dtype_of(host.dtype))
+    target._check_writable()
+    if device.kind == "cuda" and not target.is_contiguous and target.size and _is_simple(target, None):
+        return copy_in(target, device.alloc_from(host))  # which the device lays out
+    target._wait(writes=True)
+    write(target, host)
+    return Completion.completed(device.current_stream())
+
+
+def copy_out(source: GpuBuffer[Any], out: Any) -> Completion:
+    """Copy a buffer to the host; see `GpuBuffer.copy_to`."""
+    from kaio.runtime.pinned import PinnedArray
+
+    device = source.device
+    is_pinned = isinstance(out, PinnedArray)
+    if out is not None and (not is_pinned or (device.kind == "cuda" and out.device.kind == "cpu")):
+        if is_pinned:
+            out.array[...] = source.to_host()
+        done = Completion.completed(device.current_stream())
+        done._output = out if is_pinned else source.to_host(out)
+        return done
+    source.check_usable()
+    if out is None:
+        device.refuse_recorded("an array cannot be made for each launch", "copy into one of `device.alloc_pinned(…)`")
+        into = device.alloc_pinned(source.shape, cast("Any", source.dtype))
+    else:
+        into = out
+        into.buffer._check_like(source, source.shape, source.dtype)
+    if device.kind == "cuda" and not (source.is_contiguous and into.buffer.is_contiguous):
+        if not into.buffer.is_contiguous:
+            raise KaioError(
+                "`out` must be contiguous to be copied into", help="copy into a part that is, or into NumPy"
+            )
+        source = source.copy()
+    result = into.bare() if out is None else into
+    done = device.stream_for(((into.buffer, "Out"), (source, "In"))).copy(into.buffer, source)
+    done._output = result
+    if out is not None and into.has_views and not source._is_recorded():
+        done._block(None)  # whoever has one may look at any time
+    return done
 
 
 def check_out(out: Any, buffer: GpuBuffer[Any]) -> None:
@@ -35,6 +135,10 @@ def read(buffer: GpuBuffer[Any], out: Array | None) -> Array:
         host = out if out is not None and out.flags.c_contiguous else np.empty(buffer.shape, buffer.dtype.numpy)
         if buffer.size:
             buffer.device._download(host, buffer.pointer)
+    elif buffer.device.kind == "cuda" and buffer.size and _is_simple(buffer, None):
+        packed = buffer.copy()  # by the device, where it can
+        packed._wait(writes=False)
+        return read(packed, out)
     else:
         host = _laid_over(_read_range(buffer), buffer)
         if out is None:

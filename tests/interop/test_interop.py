@@ -173,7 +173,7 @@ def test_import_keeps_strides_and_writes_only_its_elements(cpu: Any, wrap: Any) 
     buffer = cpu.import_array(wrap(host[::2, ::-2]))
     assert not buffer.is_contiguous
     np.testing.assert_array_equal(buffer.to_host(), host[::2, ::-2])
-    buffer.fill(-1)
+    buffer.fill(-1).wait()
     assert (host == -1).sum() == 6
 
 

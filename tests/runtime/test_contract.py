@@ -396,14 +396,14 @@ def test_dir_shows_what_users_use(device: Any, numbers: Any) -> None:
         return " ".join(name for name in dir(thing) if not name.startswith("_"))
 
     assert shown(device) == (
-        "alloc_empty alloc_from alloc_zeros capability check current_stream generation graph import_array kind limits "
-        "memory name ordinal set_memory_limit stats stream target trim wait"
+        "alloc_empty alloc_from alloc_pinned alloc_zeros capability check current_stream generation graph import_array "
+        "kind limits memory name ordinal set_memory_limit stats stream target trim wait"
     )
     assert shown(device.current_stream()).replace("handle ", "") == "device is_done priority wait wait_for"
     assert shown(numbers.fill(0)) == "add_done_callback elapsed_ms future is_done result stream wait"
     assert shown(numbers) == (
-        "astype close copy copy_from device dtype fill generation is_closed is_contiguous is_empty is_read_only nbytes "
-        "ndim pointer reshape shape size strides to_host view"
+        "astype close copy copy_from copy_to device dtype fill generation is_closed is_contiguous is_empty "
+        "is_read_only nbytes ndim pointer reshape shape size strides to_host view"
     )
 
 

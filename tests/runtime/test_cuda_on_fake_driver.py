@@ -14,6 +14,7 @@ HERE = Path(__file__).parent
 COMPILER = shutil.which("cc")
 FILES = (
     "test_contract.py",
+    "test_copies.py",
     "test_completion.py",
     "test_cuda.py",
     "test_cuda_completion.py",
@@ -23,6 +24,7 @@ FILES = (
     "test_graph.py",
     "test_memory.py",
     "test_order.py",
+    "test_pinned.py",
     "test_policy.py",
     "test_processes.py",
     "test_quick_launch.py",

@@ -20,6 +20,7 @@ from kaio.runtime.cuda.driver import DriverError, done, driver, is_sticky, start
 from kaio.runtime.cuda.faults import CheckedCompletion, Records
 from kaio.runtime.cuda.graph import CudaGraph
 from kaio.runtime.cuda.launch import ArgumentBlock, CudaLoaded
+from kaio.runtime.cuda.pinned_pool import PinnedPool
 from kaio.runtime.cuda.pool import GRAIN, MOST_OF_A_SIZE, Pool
 from kaio.runtime.cuda.printing import CudaPrints
 from kaio.runtime.cuda.stream import CudaStream
@@ -57,6 +58,7 @@ class CudaDevice(Device):
     watched: dict[CheckedCompletion, None]  # checked launches of which nobody knows yet how they ended
     _context: Any
     pool: Pool
+    pinned: PinnedPool
     _threads: threading.local
     _loaded: dict[int, CudaLoaded]
     _held: list[tuple[Any, list[Completion]]]
@@ -103,6 +105,7 @@ class CudaDevice(Device):
             least, greatest = done(driver.cuCtxGetStreamPriorityRange())
             self._priorities = int(least), int(greatest)
             self.pool = Pool(self)
+        self.pinned = PinnedPool(self)
         self._default, self._copies, self._frees = (CudaStream.make(self) for _ in range(3))
 
     def _spec(self) -> tuple[str, dict[str, Any]]:
@@ -323,13 +326,14 @@ class CudaDevice(Device):
     def _trim(self, keep_nbytes: int) -> None:
         self.check_usable()
         self.pool.trim(keep_nbytes)
+        self.pinned.trim()
 
     def _limit_changed(self) -> None:
         self.pool.set_threshold(self.accounts.limit)
 
     def _pool_counts(self) -> tuple[Any, ...]:
-        pool = self.pool
-        return pool.reserved_nbytes(), pool.used_nbytes(), pool.reserved_peak_nbytes(), 0, self.accounts.limit
+        pool, limit = self.pool, self.accounts.limit
+        return pool.reserved_nbytes(), pool.used_nbytes(), pool.reserved_peak_nbytes(), self.pinned.nbytes, limit
 
     def release(self, memory: Memory) -> None:
         """Take memory back that nobody can reach any more; called by `Memory`.
@@ -417,6 +421,10 @@ class CudaDevice(Device):
         self.ask(driver.cuStreamSynchronize(self._copies.raw))
 
     # Other libraries.
+
+    def _pin(self, nbytes: int) -> tuple[int, Any]:
+        block = self.pinned.take(nbytes)
+        return block.pointer, block
 
     def _takes(self, foreign: Foreign) -> bool:
         return foreign.kind == "cuda" and foreign.ordinal == self.ordinal

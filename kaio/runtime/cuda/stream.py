@@ -13,6 +13,7 @@ from kaio.runtime.clocks import Clock, latest
 from kaio.runtime.completion import Completion
 from kaio.runtime.cuda.calls import call_together, memsets
 from kaio.runtime.cuda.completion import CudaCompletion, Event, Repeated
+from kaio.runtime.cuda.copies import copies
 from kaio.runtime.cuda.driver import driver, is_sticky
 from kaio.runtime.cuda.faults import CheckedCompletion, Record
 from kaio.runtime.cuda.launch import (
@@ -265,16 +266,16 @@ class CudaStream(Stream):
             repeated._mark()
 
     def copy(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
-        """Copy between contiguous buffers of one size."""
+        """Copy between buffers of one shape; see `Stream.copy`."""
         if self.device.recordings and (lane := self._lane()) is not None:
             return lane.copy(target, source)  # type: ignore[no-any-return]
         if not target.nbytes:
             return Completion.completed(self)
         uses: Uses = ((target, "Out"), (source, "In"))
         with self.device._lock:
-            arguments = (target.pointer, source.pointer, target.nbytes, self.raw)
-            work = self.submit(driver.cuMemcpyDtoDAsync, arguments, uses)
-        work._what = "copy"
+            for function, arguments in copies(target, source):
+                work = self.submit(function, (*arguments, self.raw), uses)
+                work._what = "copy"
         return work
 
     def set(self, target: GpuBuffer[Any], pattern: bytes) -> Completion:

@@ -209,7 +209,29 @@ int cuMemPoolSetAttribute(u64 p, int which, void *v) { return 0; }
 int cuMemPoolGetAttribute(u64 p, int which, u64 *v) { *v = 0; return 0; }
 int cuMemPoolTrimTo(u64 p, size_t n) { note("trim\n"); return 0; }
 int cuMemGetInfo(size_t *f, size_t *t) { *f = 1ull << 33; *t = 1ull << 34; return 0; }
-int cuMemHostAlloc(void **p, size_t n, unsigned f) { *p = calloc(1, n); return unsafe(); }
+// Pinned memory of the host: copies from and to it go on by themselves, those of other memory (but for small uploads,
+// whose bytes are taken at once) are done when the call returns.
+typedef struct Pinned { struct Pinned *next; char *at; size_t n; } Pinned;
+static Pinned *pinned;
+static int is_pinned(char *at, size_t n) {
+    for (Pinned *p = pinned; p; p = p->next) if (p->at <= at && at + n <= p->at + p->n) return 1;
+    return 0;
+}
+int cuMemHostAlloc(void **p, size_t n, unsigned f) {
+    int r = unsafe();
+    if (r) return r;
+    LOCKED(
+        Pinned *made = malloc(sizeof *made);
+        *made = (Pinned){pinned, *p = calloc(1, n), n};
+        pinned = made;
+    );
+}
+int cuMemFreeHost(void *at) {
+    LOCKED(
+        r_ = 1;
+        for (Pinned **p = &pinned; *p; p = &(*p)->next) if ((*p)->at == at) { *p = (*p)->next; free(at); r_ = 0; break; }
+    );
+}
 
 typedef struct { u64 n, pad[7]; } Head;  // 64 bytes in front of every allocation
 int cuMemAllocFromPoolAsync(char **at, size_t n, u64 pool, Stream *s) {
@@ -224,8 +246,19 @@ int cuMemAllocFromPoolAsync(char **at, size_t n, u64 pool, Stream *s) {
     );
 }
 int cuMemFreeAsync(char *at, Stream *s) { LOCKED(note("free\n"); DO(FREE, at, 0, ((Head *)at - 1)->n)); }
-int cuMemcpyHtoDAsync(char *to, char *from, size_t n, Stream *s) { LOCKED(DO(COPY, to, from, n); r_ = drain(s)); }
-int cuMemcpyDtoHAsync(char *to, char *from, size_t n, Stream *s) { LOCKED(DO(COPY, to, from, n); r_ = drain(s)); }
+int cuMemcpyHtoDAsync(char *to, char *from, size_t n, Stream *s) { LOCKED(DO(COPY, to, from, n); if (!is_pinned(from, n)) r_ = drain(s)); }
+int cuMemcpyDtoHAsync(char *to, char *from, size_t n, Stream *s) { LOCKED(DO(COPY, to, from, n); if (!is_pinned(to, n)) r_ = drain(s)); }
+typedef struct { u64 x, y, kind; char *host, *device; u64 array, pitch; } Side;
+typedef struct { Side from, to; u64 width, height; } Copy2D;
+int cuMemcpy2DAsync(Copy2D *c, Stream *s) {
+    if (c->from.kind << 32 >> 32 != 2 || c->to.kind << 32 >> 32 != 2) return 1;
+    if (c->from.pitch < c->width || c->to.pitch < c->width) return 1;
+    LOCKED(
+        note("copy2d\n");
+        for (u64 row = 0; row < c->height; row++)
+            DO(COPY, c->to.device + row * c->to.pitch, c->from.device + row * c->from.pitch, c->width);
+    );
+}
 int cuMemcpyDtoDAsync(char *to, char *from, size_t n, Stream *s) { LOCKED(note("copy\n"); DO(COPY, to, from, n)); }
 int cuMemsetD8Async(char *at, unsigned char v, size_t n, Stream *s) { LOCKED(DO(SET, at, (char *)1, n, v, 1)); }
 int cuMemsetD16Async(char *at, unsigned short v, size_t n, Stream *s) { LOCKED(DO(SET, at, (char *)2, n, v, 2)); }
