@@ -95,6 +95,7 @@ Running
     Graph                   work recorded once, to be launched as one; made by `device.graph()`
     Completion              one piece of work: `await` it, or `wait()`
     gather, as_completed    several of them
+    run                     work of another library on kaio's streams
     trace                   what one thread does, line by line; `k.over(n).trace(x, y, thread=3)` does the same
 
 Errors all derive from KaioError and say what is wrong, where, and the way out:
@@ -332,7 +333,7 @@ from kaio.errors import (
 )
 from kaio.kernel import Kernel, kernel
 from kaio.launch.tracing import trace
-from kaio.runtime import Completion, Device, GpuBuffer, Graph, Stream, as_completed, devices, gather
+from kaio.runtime import Completion, Device, GpuBuffer, Graph, Stream, as_completed, devices, gather, run
 from kaio.vectors import (
     bf16x2,
     bf16x4,
@@ -409,7 +410,7 @@ __all__ = [  # noqa: RUF022 - grouped by meaning
     "activemask", "ballot", "lane_id", "lanemask_eq", "lanemask_ge", "lanemask_gt", "lanemask_le", "lanemask_lt",
     "match_all", "match_any", "shfl_sync_bfly", "shfl_sync_down", "shfl_sync_idx", "shfl_sync_up", "syncwarp",
     "vote_all", "vote_any", "vote_uni", "warp_id",
-    "Completion", "Device", "GpuBuffer", "Graph", "Stream", "as_completed", "devices", "gather", "trace",
+    "Completion", "Device", "GpuBuffer", "Graph", "Stream", "as_completed", "devices", "gather", "run", "trace",
     "BufferClosedError", "CompileError", "CompletionTimeout", "ContextPoisonedError", "DeviceNotFoundError",
     "InternalError", "KaioError", "KernelFault", "KernelSyntaxError", "KernelTypeError", "LaunchError", "LibraryError",
     "OutOfMemoryError", "PrecisionWarning", "StaleBufferError", "UnsupportedFeatureError",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from typing import Any
 
 from kaio.errors import KaioError
@@ -37,10 +38,11 @@ class _Owner:
             ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(self._deleter)(self._address)
 
 
-def read_dlpack(array: Any, device: Device | None = None) -> Foreign | None:
+def read_dlpack(array: Any, device: Device | None = None, on: int | None = None) -> Foreign | None:
     """Describe what has `__dlpack__`; None for what has not.
 
-    The producer is asked to let the current stream of the device wait for its pending work, as the protocol says.
+    The producer is asked to let the current stream of the device, or the stream `on`, wait for its pending work, as the
+    protocol says.
     """
     kind_of = getattr(type(array), "__dlpack_device__", None)
     if kind_of is None or not hasattr(type(array), "__dlpack__"):
@@ -52,11 +54,12 @@ def read_dlpack(array: Any, device: Device | None = None) -> Foreign | None:
             f"a {type(array).__name__} is on a device that kaio does not know (DLPack's number {int(number)})",
             help="copy it to the host first",
         )
-    stream = None
-    if kind == "cuda":
+    stream = on
+    if kind == "cuda" and on is None:
         current = (device if device is not None and device.kind == "cuda" else Device(int(ordinal))).current_stream()
         stream = getattr(current, "handle", None)
-    return _take(array, _ask(array, stream), kind, int(ordinal))
+    found = _take(array, _ask(array, stream), kind, int(ordinal))
+    return replace(found, is_joined=on is None and kind == "cuda")
 
 
 def _ask(array: Any, stream: int | None) -> Any:

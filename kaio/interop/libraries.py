@@ -1,19 +1,20 @@
 """torch and CuPy: their arrays without the round trip through a capsule, and the stream they work on.
 
-DLPack lets kaio come after the other library, but not the other library after kaio. With the library's current stream
-known, its next work on the array waits for kaio's.
+DLPack lets kaio come after the other library once, but not the other library after kaio. With the library's current
+stream known, each launch comes after what is on it, and its next work after the launch.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 from kaio.errors import KaioError
 from kaio.interop.array_interface import read_cuda_array_interface
 from kaio.interop.dlpack import read_dlpack
 from kaio.runtime.device import Device
-from kaio.runtime.foreign import Foreign
+from kaio.runtime.foreign import Foreign, handle_of
 
 __all__ = ["read_cupy", "read_torch"]
 
@@ -25,8 +26,10 @@ def read_torch(array: Any, device: Device | None = None) -> Foreign | None:
         return None
     if array.requires_grad:
         raise KaioError("a tensor that requires a gradient cannot be shared", help="pass `x.detach()`")
-    foreign = read_dlpack(array, device)
-    return foreign and _on(foreign, int(torch.cuda.current_stream(array.device).cuda_stream))
+    place = array.device
+    # -1: torch lets no stream wait. Each launch joins the stream that is torch's current one then.
+    foreign = read_dlpack(array, device, on=-1)
+    return foreign and replace(foreign, stream=lambda: int(torch.cuda.current_stream(place).cuda_stream))
 
 
 def read_cupy(array: Any, device: Device | None = None) -> Foreign | None:
@@ -34,11 +37,9 @@ def read_cupy(array: Any, device: Device | None = None) -> Foreign | None:
     cupy = sys.modules.get("cupy")
     if cupy is None or not isinstance(array, cupy.ndarray):
         return None
-    foreign = read_dlpack(array, device) or read_cuda_array_interface(array, device)
-    return foreign and _on(foreign, int(cupy.cuda.get_current_stream().ptr))
 
+    def current() -> int:
+        return int(cupy.cuda.get_current_stream().ptr)
 
-def _on(foreign: Foreign, stream: int) -> Foreign:
-    from dataclasses import replace
-
-    return replace(foreign, stream=stream)
+    foreign = read_dlpack(array, device, on=handle_of(current)) or read_cuda_array_interface(array, device)
+    return foreign and replace(foreign, stream=current)

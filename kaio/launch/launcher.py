@@ -27,6 +27,7 @@ from kaio.launch.together import check_cluster, read_cluster, together, whole_cl
 from kaio.launch.usual import Usual
 from kaio.program import Build, Level
 from kaio.runtime import Completion, Device, Stream
+from kaio.runtime.foreign_stream import ForeignPlace, is_foreign_stream
 from kaio.runtime.stream import USUAL, RunOptions, Together, Uses
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Launcher:
     _shape: tuple[int, ...] | None
     _grid: tuple[int, ...] | None
     _block: tuple[int, ...] | str | None  # OCCUPANCY
-    _stream: Stream | None
+    _stream: Stream | ForeignPlace | None
     _device: Device | None
     _check: Level | None
     _cooperative: bool | None
@@ -191,12 +192,17 @@ class Launcher:
             )
         return self._with(_block=read_dims(self.kernel.name, "block", threads))
 
-    def on(self, where: Stream | Device) -> Launcher:
-        """On this stream or device. Default: the device of the buffers, and its current stream."""
+    def on(self, where: Any) -> Launcher:
+        """On this stream or device. Default: the device of the buffers, and the stream that its policy chooses.
+
+        A stream may be one of torch, CuPy or whatever has `__cuda_stream__`, on the device of the buffers.
+        """
         if isinstance(where, Stream):
             return self._with(_stream=where, _device=where.device)
         if isinstance(where, Device):
             return self._with(_stream=None, _device=where)
+        if is_foreign_stream(where):
+            return self._with(_stream=ForeignPlace(where), _device=None)
         raise LaunchError(
             f"`on` of kernel `{self.kernel.name}` takes a stream or a device (got {where!r})",
             help=f"for example `.on(kaio.Device({where!r}))`" if isinstance(where, str | int) else None,
@@ -352,7 +358,9 @@ class Launcher:
             else:
                 geometry = self._geometries[device] = self._resolve(device)
         variant = self._variant(device, geometry, call)
-        stream = self._stream or device.stream_for(call.uses)
+        stream: Any = self._stream or device.stream_for(call.uses)
+        if type(stream) is ForeignPlace:
+            stream = stream.on(device)
         fitting = self._fitting
         if variant is not fitting[0]:
             fitting = self._fit(variant, geometry, device, call, stream)
@@ -461,7 +469,7 @@ class Launcher:
                 parts.append(f"{label}({value[0] if isinstance(value, tuple) and len(value) == 1 else repr(value)})")
         if self._counts:
             parts.append(f"shared({', '.join(f'{name}={count}' for name, count in self._counts.items())})")
-        if self._device is not None:
+        if self._stream is not None or self._device is not None:
             parts.append(f"on({self._stream or self._device})")
         options = [f"check={self._check!r}"] * (self._check is not None) + ["timed=True"] * self.timed
         options += [f"cooperative={self._cooperative}"] * (self._cooperative is not None)

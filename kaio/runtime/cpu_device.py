@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Never
 import numpy as np
 
 from kaio import print_abi as abi
+from kaio.errors import UnsupportedFeatureError
 from kaio.program import Level
 from kaio.runtime.buffer import GpuBuffer
 from kaio.runtime.callbacks import finish_callbacks
@@ -23,6 +24,7 @@ from kaio.runtime.device import Device, Route
 from kaio.runtime.device_memory import MemoryInfo
 from kaio.runtime.failures import Failures
 from kaio.runtime.foreign import Foreign
+from kaio.runtime.foreign_stream import read_handle
 from kaio.runtime.host_memory import HostMemory, Written
 from kaio.runtime.host_short import ShortLaunches
 from kaio.runtime.launch_order import LaunchOrder
@@ -156,10 +158,21 @@ class CpuDevice(Device):
         return loaded
 
     def stream(
-        self, priority: int = 0, *, completion: str | None = None, ordering: str | None = None, **unknown: Never
+        self,
+        priority: int = 0,
+        *,
+        completion: str | None = None,
+        ordering: str | None = None,
+        foreign: Any = None,
+        **unknown: Never,
     ) -> Stream:
         """A new stream. It takes the priorities of a GPU, and makes no difference."""
         policy = self._stream_policy(completion, ordering, unknown)
+        if foreign is not None:
+            read_handle(foreign)
+            raise UnsupportedFeatureError(
+                f"{foreign!r} is a stream of a GPU, and {self} has none of those", help="make one: `device.stream()`"
+            )
         return CpuStream.make(self, read_priority(priority, self, *_PRIORITIES), policy)
 
     def _make_graph(self) -> CpuGraph:

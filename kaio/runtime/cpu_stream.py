@@ -24,8 +24,8 @@ from kaio.runtime.completion import Completion
 from kaio.runtime.launch_order import LaunchOrder, Moment
 from kaio.runtime.layout import overlay
 from kaio.runtime.policy import Policy
-from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses, works_of
-from kaio.runtime.sync_stream import SyncStream
+from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses, library_error, works_of
+from kaio.runtime.sync_stream import SyncStream, is_sync
 
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
@@ -61,6 +61,9 @@ class CpuCompletion(Completion):
         return self._finished and self._reach()
 
     def _block(self, timeout_s: float | None) -> bool:
+        inside = _here.call
+        if inside is not None and inside.done is self:  # which is done as far as who asks has come
+            return True
         return self._come_after(timeout_s) and self._reach()
 
     def _check(self) -> None:
@@ -115,6 +118,38 @@ class CpuCompletion(Completion):
             gate.release()
         if "_listeners" in self.__dict__:
             self._tell()
+
+
+class _Enqueued:
+    """The call of another library. What it puts on its own stream is done at once: that is the stream's order."""
+
+    done: CpuCompletion | None = None
+
+    def __init__(self, stream: CpuStream, enqueue: Callable[[Stream], object], uses: Uses, keep: Any, library: str):
+        self.stream, self._enqueue, self._library, self._keep = stream, enqueue, library, keep
+        self.memories = {buffer.memory for buffer, _ in uses}
+
+    def __call__(self) -> None:
+        self.done = self.stream._pending[0].done
+        outer, _here.call = _here.call, self
+        self.stream.device.enter_stream(self.stream)
+        try:
+            self._enqueue(self.stream)
+        except Exception as problem:
+            # Frames would keep the buffers alive.
+            raise library_error(self._library, problem) from problem.with_traceback(None)
+        finally:
+            self.stream.device.leave_stream(self.stream)
+            _here.call = outer
+
+
+class _Here(threading.local):
+    """Whose call this thread is in."""
+
+    call: _Enqueued | None = None
+
+
+_here = _Here()
 
 
 class _Work:
@@ -234,7 +269,7 @@ class CpuStream(Stream):
     def make(cls, device: CpuDevice, priority: int = 0, policy: Policy | None = None) -> CpuStream:
         """A new stream of the device."""
         policy = policy or device.policy
-        self = object.__new__(cls if policy.completion != "sync" else _SyncCpuStream)
+        self = object.__new__(_SyncCpuStream if is_sync(device, policy) and cls is CpuStream else cls)
         self.device, self.priority, self.policy = device, priority, policy
         self.is_managed = policy.ordering == "managed"
         self._start()
@@ -402,12 +437,16 @@ class CpuStream(Stream):
         done._timed, done._loaded = timed, loaded
         if loaded is None:
             done._what = what
+        inside = _here.call
+        is_here = inside is not None and inside.stream is self
         with self.device._lock:
             writers: list[Any] = []  # CpuCompletions
             readers: list[Any] = []
             for buffer, access in uses:
                 buffer.check_usable()
                 memory = buffer.memory
+                if inside is not None and memory in inside.memories:  # all others come before the call, or after it
+                    continue
                 # Earlier writers on this stream are done when this starts, but they may have failed.
                 written = [] if memory.writer is None else [memory.writer, *memory.beside.values()]
                 writers += [w for w in written if not w._finished and (self.is_managed or w.stream is self)]
@@ -419,12 +458,24 @@ class CpuStream(Stream):
                 if flight is not None:
                     self.device.overlaps.start(flight, done._moment)
             for buffer, access in uses:
-                buffer.memory.record(self, done, access != "In", self.is_managed)
-            keep = [buffer.memory.owner for buffer, _ in uses]
-            is_served = self._enqueue(_Work(done, call, writers, readers, keep))
-        if not is_served:
+                memory = buffer.memory
+                if inside is None or not is_here or memory not in inside.memories:
+                    memory.record(self, done, access != "In", self.is_managed)
+                elif access != "In" and memory.writer is None:  # a fill of all of it forgets who wrote it
+                    memory.writer = inside.done
+            work = _Work(done, call, writers, readers, [buffer.memory.owner for buffer, _ in uses])
+            is_served = is_here or self._enqueue(work)
+        if is_here:
+            work.run()
+        elif not is_served:
             self.work_off()
         return done
+
+    def run(self, enqueue: Callable[[Stream], object], uses: Uses, keep: Any, library: str) -> Completion:
+        """Let another library put work here; see `Stream.run`."""
+        if self.device.recordings and (lane := self._lane()) is not None:
+            return lane.run(enqueue, uses, keep, library)  # type: ignore[no-any-return]
+        return self.submit(_Enqueued(self, enqueue, uses, keep, library), uses, what=f"work of {library}")
 
     def wait_for(self, earlier: Completion | Stream) -> None:
         """Let what comes next wait for other work; see `Stream.wait_for`."""

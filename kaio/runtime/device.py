@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import threading
 import weakref
 from contextvars import ContextVar
@@ -88,6 +89,7 @@ class Device(DeviceMemory):
     policy: Policy
     ordinal: int = 0  # among the devices of its kind
     attention: bool  # something is to be seen to before the next work goes in, which takes no quick way then
+    is_blocking: bool  # each piece of work is waited for where it is started: KAIO_SYNC=1
     failures: Failures
     recordings: tuple[Graph, ...] = ()  # that somebody records now
     _recording: ContextVar[Graph | None]
@@ -134,6 +136,7 @@ class Device(DeviceMemory):
         *,
         completion: Strategy | None = None,
         ordering: Ordering | None = None,
+        foreign: Any = None,
         **unknown: Never,
     ) -> Stream:
         """A new stream; `with device.stream():` runs what the block launches on it, and waits at the end.
@@ -143,6 +146,9 @@ class Device(DeviceMemory):
                 recent GPUs have 0 to -5. What already runs is not interrupted. The CPU device makes no difference.
             completion: how waits learn of the end of work; as the device does unless given.
             ordering: "manual" for a stream that waits for others by `wait_for` alone; as the device does unless given.
+            foreign: a stream of another library (torch, CuPy, whatever has `__cuda_stream__`) on this GPU, to be used
+                in place of a new one: what kaio puts on it is in order with what that library does there. Other streams
+                wait for what kaio put there; for work of the library itself see `kaio.run`.
 
         Raises:
             KaioError: the device does not have this priority; it says which ones it has.
@@ -152,7 +158,7 @@ class Device(DeviceMemory):
     def _stream_policy(self, completion: str | None, ordering: str | None, unknown: dict[str, Never]) -> Policy:
         """The policy of a stream made with these arguments."""
         if unknown:
-            refuse_arguments("stream", unknown, "`priority=…`, `completion=…` or `ordering=…`")
+            refuse_arguments("stream", unknown, "`priority=…`, `completion=…`, `ordering=…` or `foreign=…`")
         return read_policy({"completion": completion, "ordering": ordering}, self.policy)
 
     def _default_stream(self) -> Stream:
@@ -275,6 +281,7 @@ class Device(DeviceMemory):
     def _start(self) -> None:
         """Set up what all devices have."""
         self.generation, self.fault, self.attention = 0, None, False
+        self.is_blocking = os.environ.get("KAIO_SYNC", "") not in ("", "0")
         self.accounts = Accounts()
         self._lock, self.failures = threading.RLock(), Failures()
         self._entered = ContextVar(f"streams of {self}", default=())

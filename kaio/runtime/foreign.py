@@ -7,19 +7,28 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from kaio.dtypes import DType
+from kaio.runtime.foreign_stream import LEGACY
 
 if TYPE_CHECKING:
     from kaio.runtime.device import Device
 
-__all__ = ["READERS", "Foreign", "read_foreign"]
+__all__ = ["READERS", "Foreign", "ForeignHandle", "handle_of", "read_foreign"]
+
+ForeignHandle = int | Callable[[], int]
+
+
+def handle_of(stream: ForeignHandle) -> int:
+    """The handle of a stream of another library now; that of the legacy default stream is 1."""
+    return (stream if isinstance(stream, int) else stream()) or LEGACY
 
 
 @dataclass(frozen=True)
 class Foreign:
     """Memory of another library: where it is, how it is laid out (strides in bytes), and what keeps it alive.
 
-    `stream` is the handle of the CUDA stream that the other library uses it on; work of kaio is ordered after what is
-    on that stream now, and what comes on it later after the work of kaio.
+    `stream` is the CUDA stream that the other library uses it on, or what tells which one is its current one; work of
+    kaio is ordered after what is on that stream, and what comes on it later after the work of kaio. Without one,
+    `is_joined` says that the library has let the device's current stream wait for what it has still to do.
     """
 
     kind: Literal["cpu", "cuda"]
@@ -30,7 +39,8 @@ class Foreign:
     dtype: DType
     read_only: bool = False
     owner: Any = field(default=None, repr=False)
-    stream: int | None = None
+    stream: ForeignHandle | None = None
+    is_joined: bool = False
 
     @property
     def place(self) -> str:

@@ -253,7 +253,9 @@ class Graph(metaclass=Shown):
             done = self._submit(stream, timed)
         except BufferClosedError as problem:
             raise self._named(problem) from None
-        if stream.policy.completion == "sync":
+        if device.is_blocking:
+            done.wait()
+        elif stream.policy.completion == "sync":
             done._block(None)
         return done
 

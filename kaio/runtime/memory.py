@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kaio.runtime.accounts import Origin
     from kaio.runtime.completion import Completion
     from kaio.runtime.device import Device
+    from kaio.runtime.foreign import ForeignHandle
     from kaio.runtime.stream import Stream
 
 __all__ = ["Memory", "closed_memory", "stale"]
@@ -31,7 +32,8 @@ class Memory:
     """One allocation of a device, or foreign memory that `owner` keeps alive."""
 
     __slots__ = (
-        "__weakref__", "beside", "closed", "counted", "device", "exports", "foreign_stream", "generation", "is_host",
+        "__weakref__", "beside", "closed", "counted", "device", "exports", "foreign_stream", "generation", "guests",
+        "is_host",
         "made", "nbytes", "origin", "owner", "pointer", "read_only", "readers", "stream", "unwritten", "writer",
     )  # fmt: skip
 
@@ -43,7 +45,7 @@ class Memory:
         owner: Any = None,
         *,
         read_only: bool = False,
-        foreign_stream: int | None = None,
+        foreign_stream: ForeignHandle | None = None,
     ) -> None:
         self.device, self.pointer, self.nbytes, self.owner = device, pointer, nbytes, owner
         self.read_only = read_only
@@ -56,6 +58,7 @@ class Memory:
         self.unwritten: Any = None  # of the CPU device, where nobody has written all of it: `host_memory.Written`
         self.is_host = False  # pinned memory of the host, which the device copies from and to by itself
         self.exports = 0  # arrays of other libraries over this memory
+        self.guests: tuple[tuple[Stream, bool], ...] = ()  # where a library puts work that uses it now, or writes it
         self.stream: Stream | None = None
         self.writer: Completion | None = None
         self.readers: dict[Stream, Completion] = {}
@@ -83,14 +86,14 @@ class Memory:
                 self.readers = {}
             if self.beside:
                 self.beside = _NOBODY
-            self.stream = None if self.foreign_stream is not None else stream
+            self.stream = None if self.foreign_stream is not None or self.guests else stream
         else:
             if self.readers and stream not in self.readers:
                 # Who is done is forgotten: each reader holds its stream.
                 self.readers = _pending(self.readers)
             self.readers[stream] = done
             alone = len(self.readers) == 1 and (self.writer is None or self.writer.stream is stream) and not self.beside
-            self.stream = stream if alone and self.foreign_stream is None else None
+            self.stream = stream if alone and self.foreign_stream is None and not self.guests else None
 
     def _record_beside(self, stream: Stream, done: Completion, writes: bool) -> None:
         """Note a use that comes after the earlier ones on its own stream alone."""
@@ -105,7 +108,7 @@ class Memory:
             self.readers[stream] = done
         users = {self.writer.stream} if self.writer is not None else set()
         alone = users.union(self.readers, self.beside) == {stream}
-        self.stream = stream if alone and self.foreign_stream is None else None
+        self.stream = stream if alone and self.foreign_stream is None and not self.guests else None
 
     def overwrite(self) -> None:
         """All of it is about to be overwritten: that comes after what wrote it as after a reader, however it went."""

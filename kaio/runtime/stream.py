@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Never, Protocol
 
-from kaio.errors import CompletionTimeout, KaioError
+from kaio.errors import CompletionTimeout, KaioError, LibraryError
 from kaio.program import Access
 from kaio.runtime.completion import TIMEOUT, Completion, read_timeout
 from kaio.runtime.elsewhere import Shown, answer, refuse_arguments, visible
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from kaio.runtime.watch import Watch
 
 __all__ = [
-    "USUAL", "Dims", "Loaded", "PreparedLaunch", "RunOptions", "Stream", "Together", "Uses", "read_priority",
-    "works_of",
+    "USUAL", "Dims", "Loaded", "PreparedLaunch", "RunOptions", "Stream", "Together", "Uses", "library_error",
+    "read_priority", "works_of",
 ]  # fmt: skip
 
 Uses = Sequence[tuple["GpuBuffer[Any]", Access]]
@@ -158,6 +158,10 @@ class Stream(metaclass=Shown):
         """Repeat the bytes of one element over a contiguous buffer."""
         raise NotImplementedError
 
+    def run(self, enqueue: Callable[[Stream], object], uses: Uses, keep: Any, library: str) -> Completion:
+        """Let another library put work here that uses these buffers, and keep things until it is done; see `run`."""
+        raise NotImplementedError
+
     def ends_with(self, work: Completion) -> bool:
         """Whether this is the last work that was put here."""
         raise NotImplementedError
@@ -270,6 +274,12 @@ class _Arrival:
 
     def __await__(self) -> Generator[Any, None, None]:
         return self._work._arrive()
+
+
+def library_error(library: str, problem: Exception) -> LibraryError:
+    """What a library raised, as an error of kaio's; the caller chains it."""
+    what = str(problem) if isinstance(problem, KaioError) else f"{type(problem).__name__}: {problem}"
+    return LibraryError(f"work of {library} failed: {what}", library=library)
 
 
 def read_priority(priority: Any, device: Device, least: int, greatest: int) -> int:

@@ -1,4 +1,8 @@
-"""Streams with `completion="sync"`: whatever is put on one is done when the call returns."""
+"""Streams with `completion="sync"`: whatever is put on one is done when the call returns.
+
+So are all streams of a process with `KAIO_SYNC=1` in its environment, and there the call raises what went wrong: one
+piece of work runs at a time, so that it is known which kernel faulted, and the traceback shows who launched it.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,26 @@ from kaio.runtime.stream import PreparedLaunch, Stream
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
     from kaio.runtime.completion import Completion
+    from kaio.runtime.device import Device
+    from kaio.runtime.policy import Policy
 
-__all__ = ["SyncStream"]
+__all__ = ["SyncStream", "is_sync"]
 
 C = TypeVar("C", bound="Completion")
+
+
+def is_sync(device: Device, policy: Policy) -> bool:
+    """Whether work of a stream with this policy is waited for."""
+    return device.is_blocking or policy.completion == "sync"
 
 
 def _waited(done: C) -> C:
     """The same, done; what went wrong is raised to who asks it, as without the wait."""
     if not isinstance(done, Recorded):  # which runs when its graph is launched
-        done._block(None)
+        if done.stream.device.is_blocking:
+            done.wait()  # at the line that launched it
+        else:
+            done._block(None)
     return done
 
 
@@ -41,6 +55,10 @@ class SyncStream(Stream):
     def set(self, target: GpuBuffer[Any], pattern: bytes) -> Completion:
         """See `Stream.set`."""
         return _waited(super().set(target, pattern))
+
+    def run(self, *args: Any) -> Completion:
+        """See `Stream.run`."""
+        return _waited(super().run(*args))
 
 
 class _SyncPrepared:

@@ -275,7 +275,7 @@ def test_work_on_the_stream_of_another_library_is_ordered_both_ways(gpu: Any, x:
     np.testing.assert_array_equal(shared.to_host(), x.to_host())
 
 
-def _outcome(body: str) -> str:
+def _outcome(body: str, **environment: str) -> str:
     """What a process of its own prints: a fault ends the use of the GPU in the process."""
     code = f"""
 import asyncio, logging, numpy as np, kaio
@@ -301,7 +301,12 @@ async def awaited(done):
 {textwrap.dedent(body)}
 """
     found = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **environment},
     )
     assert found.returncode == 0, found.stderr
     return found.stdout + found.stderr
@@ -343,6 +348,52 @@ def test_a_fault_names_the_kernels_that_may_have_caused_it() -> None:
         tell(fault().wait)
     """)
     assert out == FAILED.replace("kernel `fault` failed", "one of the kernels `saxpy`, `fault` failed")
+
+
+def test_a_fault_names_a_kernel_that_was_followed_by_many_launches_of_another() -> None:
+    out = _outcome(f"""
+        from tests.runtime.conftest import CudaLatch
+
+        other = CudaProgram("saxpy", "sm_80", (), 32, 0, ptx="", cubin={SAXPY.encode() + bytes(1)!r})
+        stream, latch = gpu.current_stream(), CudaLatch(gpu)
+        latch.hold(stream)
+        fault()
+        for _ in range(40):
+            last = stream.launch(gpu.load(other), (1, 1, 1), (1, 1, 1), bytes(32), ())
+        latch.release()
+        try:
+            last.wait()
+        except kaio.KernelFault as problem:
+            print(problem.facts["kernels"], problem.facts["kernel"])
+            print(problem.mistakes[0].help.partition(";")[0])
+    """)
+    assert out == "('fault', 'saxpy') None\nwith KAIO_SYNC=1 in the environment the one is named\n"
+
+
+def test_work_of_a_library_is_among_those_that_may_have_failed() -> None:
+    out = _outcome("""
+        from kaio.runtime.cuda.driver import driver
+
+        def enqueue(stream):
+            driver.cuLaunchKernel(gpu.load(program).function, 1, 1, 1, 1, 1, 1, 0, stream.handle, 0, 0)
+
+        tell(kaio.run(enqueue, output=y, library="other").wait)
+    """)
+    assert out == FAILED.replace("kernel `fault` failed", "work of other failed")
+
+
+def test_with_kaio_sync_the_launch_that_faulted_raises_it_and_is_the_only_one_named() -> None:
+    out = _outcome(
+        f"""
+        other = CudaProgram("saxpy", "sm_80", (), 32, 0, ptx="", cubin={SAXPY.encode() + bytes(1)!r})
+        done = gpu.current_stream().launch(gpu.load(other), (1, 1, 1), (1, 1, 1), bytes(32), ())
+        gpu.stream().copy(untouched, y)
+        tell(fault)
+        print(done.is_done)
+        """,
+        KAIO_SYNC="1",
+    )
+    assert out == FAILED + "True\n"
 
 
 def test_work_that_is_known_to_be_done_is_not_blamed() -> None:

@@ -39,7 +39,7 @@ def test_a_wrong_policy_of_a_stream_is_named(device: Any) -> None:
     with pytest.raises(TypeError) as unknown:
         device.stream(streams="pool")
     assert str(unknown.value) == (
-        "stream has no argument `streams`: write `priority=…`, `completion=…` or `ordering=…`"
+        "stream has no argument `streams`: write `priority=…`, `completion=…`, `ordering=…` or `foreign=…`"
     )
 
 

@@ -17,7 +17,9 @@ from kaio.runtime.completion import Completion
 from kaio.runtime.cuda.completion import CudaCompletion, Events
 from kaio.runtime.cuda.context import Current, describe
 from kaio.runtime.cuda.driver import DriverError, done, driver, is_sticky, start
+from kaio.runtime.cuda.envelope import Library
 from kaio.runtime.cuda.faults import CheckedCompletion, Records
+from kaio.runtime.cuda.foreign import stream_over
 from kaio.runtime.cuda.graph import CudaGraph
 from kaio.runtime.cuda.launch import ArgumentBlock, CudaLoaded
 from kaio.runtime.cuda.pinned_pool import PinnedPool
@@ -28,7 +30,8 @@ from kaio.runtime.cuda.waiting import Waiters
 from kaio.runtime.device import Device
 from kaio.runtime.device_memory import MemoryInfo
 from kaio.runtime.failures import note_unseen
-from kaio.runtime.foreign import Foreign
+from kaio.runtime.foreign import Foreign, handle_of
+from kaio.runtime.foreign_stream import LEGACY
 from kaio.runtime.leaving import finish
 from kaio.runtime.memory import Memory
 from kaio.runtime.policy import USUAL_POLICY, Policy
@@ -51,6 +54,7 @@ class CudaDevice(Device):
     waiters: Waiters
     scratch: ArgumentBlock
     dropped: deque[tuple[int, int, Any, list[Completion]]]  # pointer, size, owner, users
+    by_handle: weakref.WeakValueDictionary[int, CudaStream]
     ended: deque[Any]  # what the driver is to destroy, as its objects are gone: the function and the handle
     fault_seen: bool
     prints: CudaPrints | None
@@ -96,6 +100,7 @@ class CudaDevice(Device):
         self.fault_seen, self.prints = False, None
         self.dropped, self._held, self._loaded, self._threads = deque(), [], {}, threading.local()
         self.ended, self._unused = deque(), []
+        self.by_handle = weakref.WeakValueDictionary()
         self.scratch = ArgumentBlock(_MAX_ARGUMENTS_NBYTES + 16)
         self.records, self.watched = Records(self), {}
         self.waiters = Waiters(self)
@@ -154,20 +159,24 @@ class CudaDevice(Device):
             if self.fault is not None:
                 return
             problem = DriverError(code)
-            kernels = tuple(dict.fromkeys(loaded.name for stream in self._streams for loaded in stream.recent))  # type: ignore[attr-defined]
-            if len(kernels) == 1:
-                who = f"kernel `{kernels[0]}` failed"
+            suspects = list(dict.fromkeys(one for stream in self._streams for one in stream.recent))  # type: ignore[attr-defined]
+            kernels = tuple(one.name for one in suspects if not isinstance(one, Library))
+            names = [f"work of {one.name}" if isinstance(one, Library) else f"kernel `{one.name}`" for one in suspects]
+            names = list(dict.fromkeys(names))
+            way_out = '`Device("cpu")` runs the same kernels and says where; this process cannot use the GPU any more'
+            if len(names) == 1:
+                who = f"{names[0]} failed"
+            elif len(kernels) == len(suspects) and kernels:
+                who = f"one of the kernels {', '.join(f'`{name}`' for name in dict.fromkeys(kernels))} failed"
             else:
-                who = (
-                    f"one of the kernels {', '.join(f'`{name}`' for name in kernels)} failed"
-                    if kernels
-                    else "work failed"
-                )
+                who = f"{', '.join(names[:-1])} or {names[-1]} failed" if names else "work failed"
+            if len(names) > 1:
+                way_out = f"with KAIO_SYNC=1 in the environment the one is named; {way_out}"
             self.fault = KernelFault(
                 f"{who} on {self}: {problem}",
-                help='`Device("cpu")` runs the same kernels and says where; this process cannot use the GPU any more',
-                kernel=kernels[0] if len(kernels) == 1 else None,
-                kernels=kernels,
+                help=way_out,
+                kernel=kernels[0] if len(names) == 1 and kernels else None,
+                kernels=tuple(dict.fromkeys(kernels)),
                 code=problem.code,
             )
             self.fault.__cause__ = problem
@@ -255,11 +264,21 @@ class CudaDevice(Device):
                 raise self.translated(problem, f"kernel `{loaded.name}`") from problem
 
     def stream(
-        self, priority: int = 0, *, completion: str | None = None, ordering: str | None = None, **unknown: Never
+        self,
+        priority: int = 0,
+        *,
+        completion: str | None = None,
+        ordering: str | None = None,
+        foreign: Any = None,
+        **unknown: Never,
     ) -> CudaStream:
-        """A new stream; lower numbers go first."""
+        """A new stream, or the one over a stream of another library; lower numbers go first."""
         policy = self._stream_policy(completion, ordering, unknown)
         self.check_usable()
+        if foreign is not None:
+            if priority:
+                raise KaioError("a stream of another library has its own priority", help="leave `priority` out")
+            return stream_over(self, foreign, policy if completion or ordering else None)
         return CudaStream.make(self, read_priority(priority, self, *self._priorities), policy)
 
     def _make_graph(self) -> CudaGraph:
@@ -432,26 +451,30 @@ class CudaDevice(Device):
     def adopt(self, foreign: Foreign) -> GpuBuffer[Any]:
         """A buffer over foreign memory; its owner let our current stream wait for what it has still to do."""
         buffer = super().adopt(foreign)
-        stream = self.current_stream()
-        with self._lock:
-            buffer.memory.record(stream, stream._tail(), writes=True)
+        if foreign.is_joined:
+            stream = self.current_stream()
+            with self._lock:
+                buffer.memory.record(stream, stream._tail(), writes=True)
         return buffer
 
     def wait_foreign(self, memory: Memory) -> None:
         """Wait until another library that works on this memory is done with it."""
         if memory.foreign_stream is not None:
             with self._lock, self.current():
-                event = self.events.record(driver.CUstream(memory.foreign_stream))
+                event = self.events.record(driver.CUstream(handle_of(memory.foreign_stream)))
             self.ask(driver.cuEventSynchronize(event.handle))
 
     def writing_stream(self, memory: Memory) -> int | None:
-        """The handle of the stream that still writes this memory."""
+        """The handle of the stream that whoever reads and writes this memory has to wait for."""
         if self._is_enqueuing():
             return None
-        writer = memory.writer
-        if writer is None or writer.is_done:
-            return None
-        return int(writer.stream.raw)  # type: ignore[attr-defined]
+        with self._lock:
+            users = [work for work in memory.users() if not work.is_done]
+            streams = {work.stream for work in users}
+            if len(streams) > 1:
+                self._frees._wait_for_all(users)
+                return self._frees.handle
+        return int(streams.pop().raw) if streams else None  # type: ignore[attr-defined]
 
     def _is_enqueuing(self) -> bool:
         """Whether the caller puts the work of a library into a graph: what comes before it there, is known there."""
@@ -459,18 +482,16 @@ class CudaDevice(Device):
         return graph is not None and graph.is_enqueuing
 
     def hand_over(self, memory: Memory, stream: int | None) -> None:
-        """Let a stream of another library wait for the work that writes this memory; -1: it does that itself."""
-        if self._is_enqueuing():
+        """Let a stream of another library, which may write, wait for the work on this memory; -1: it does so itself."""
+        if stream == -1 or self._is_enqueuing():
             return
-        writer = memory.writer
-        if writer is None or writer.is_done or stream == -1:
-            return
-        assert isinstance(writer, CudaCompletion)
+        target = driver.CUstream(stream or LEGACY)
         with self._lock, self.current():
-            writer._mark()
-            if writer._event is not None:
-                target = driver.CUstream(stream or 1)  # 1: the legacy default stream
-                self.ask(driver.cuStreamWaitEvent(target, writer._event.handle, 0))
+            for work in memory.users(writes=not memory.read_only):
+                if isinstance(work, CudaCompletion) and int(work.stream.raw) != int(target) and not work.is_done:
+                    work._mark()
+                    if work._event is not None:
+                        self.ask(driver.cuStreamWaitEvent(target, work._event.handle, 0))
 
 
 def _failed(stream: CudaStream, fault: KaioError) -> Completion:

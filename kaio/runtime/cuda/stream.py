@@ -15,6 +15,7 @@ from kaio.runtime.cuda.calls import call_together, memsets
 from kaio.runtime.cuda.completion import CudaCompletion, Event, Repeated
 from kaio.runtime.cuda.copies import copies
 from kaio.runtime.cuda.driver import driver, is_sticky
+from kaio.runtime.cuda.envelope import run_on
 from kaio.runtime.cuda.faults import CheckedCompletion, Record
 from kaio.runtime.cuda.launch import (
     CudaLoaded,
@@ -25,9 +26,10 @@ from kaio.runtime.cuda.launch import (
     with_room,
 )
 from kaio.runtime.cuda.thunk import launch_call
+from kaio.runtime.foreign import handle_of
 from kaio.runtime.policy import Policy
 from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses, works_of
-from kaio.runtime.sync_stream import SyncStream
+from kaio.runtime.sync_stream import SyncStream, is_sync
 
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
@@ -69,8 +71,8 @@ class CudaStream(Stream):
     def make(cls, device: CudaDevice, priority: int = 0, policy: Policy | None = None) -> CudaStream:
         """A new stream of the device."""
         policy = policy or device.policy
-        self = object.__new__(cls if policy.completion != "sync" else _SyncCudaStream)
-        self.device, self.priority, self.kept = device, priority, {}
+        self = object.__new__(_SyncCudaStream if is_sync(device, policy) and cls is CudaStream else cls)
+        self.device, self.priority = device, priority
         with device.current():
             flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
             self.raw = device.ask(driver.cuStreamCreateWithPriority(flags, priority))
@@ -83,6 +85,7 @@ class CudaStream(Stream):
         self.turn, self.calls, self._repeated = None, {}, _nothing
         with self.device._lock:
             self.device._streams.add(self)
+            self.device.by_handle[int(self.raw)] = self
             _devices.add(self.device)
 
     @property
@@ -356,7 +359,11 @@ class CudaStream(Stream):
             memory = buffer.memory
             pending |= dict.fromkeys(memory.pending(self, access != "In"))
             if memory.foreign_stream is not None:
-                foreign[memory.foreign_stream] = None
+                foreign[handle_of(memory.foreign_stream)] = None
+            for guest, writes in memory.guests:
+                if writes or access != "In":
+                    foreign[int(guest.raw)] = None  # type: ignore[attr-defined]
+        foreign.pop(int(self.raw), None)
         self._wait_for_all(list(pending))
         for handle in foreign:
             self._wait_for_foreign(handle)
@@ -451,6 +458,17 @@ class CudaStream(Stream):
             device.ask((driver.CUresult(code),), "work" if loaded is None else f"kernel `{loaded.name}`")
 
     # Waiting.
+
+    def run(self, enqueue: Callable[[Stream], object], uses: Uses, keep: Any, library: str) -> Completion:
+        """Let another library put work here; see `Stream.run`."""
+        if self.device.recordings and (lane := self._lane()) is not None:
+            return lane.run(enqueue, uses, keep, library)  # type: ignore[no-any-return]
+        return run_on(self, enqueue, uses, keep, library)
+
+    def forget_last(self) -> None:
+        """What is put here from now on does not belong to the last work. The lock of the device is held."""
+        self._mark_last()
+        self.last = _nothing
 
     def ends_with(self, work: Completion) -> bool:
         """Whether this is the last work that was put here."""

@@ -15,7 +15,7 @@ typedef uint64_t u64;
 typedef struct Op { struct Op *next; int kind; char *a, *b; u64 n, v, w; } Op;
 typedef struct { void **nodes; int count; } Tips;  // of a capture (graphs.c): what comes next is behind these
 typedef struct Stream {
-    pthread_t thread; Op *head, **tail; u64 given, done; int closing;
+    pthread_t thread; Op *head, **tail; u64 given, done; int closing, priority;
     struct Capture *capture; Tips tips; struct Stream *joined[16]; int joined_count;
 } Stream;
 // Each recording of an event has a fence of its own: who waits for an earlier one is not disturbed. Fences are leaked.
@@ -273,6 +273,7 @@ COLUMN(32)
 int cuStreamCreateWithPriority(Stream **made, unsigned flags, int priority) {
     Stream *s = *made = calloc(1, sizeof *s);
     s->tail = &s->head;
+    s->priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
     int problem = pthread_create(&s->thread, 0, serve, s);
     if (!problem) pthread_detach(s->thread); /* nobody joins it: its stack goes when it ends */
     return problem;
@@ -288,6 +289,7 @@ int cuStreamDestroy(Stream *s) {
 int cuStreamWriteValue64(Stream *s, char *at, u64 v, unsigned f) { LOCKED(DO(WRITE_WORD, at, 0, 0, v)); }
 int cuStreamQuery(Stream *s) { LOCKED(r_ = s->done < s->given ? NOT_READY : 0); }
 int cuLaunchHostFunc(Stream *s, void *function, void *data) { LOCKED(note("host\n"); DO(HOST, function, data)); }
+int cuStreamGetPriority(Stream *s, int *p) { *p = real(s)->priority; return 0; }
 int cuStreamGetCtx(Stream *s, u64 *c) { *c = (u64)s > 2 ? 77 : context; return *c ? 0 : INVALID_CONTEXT; }
 int cuStreamSynchronize(Stream *s) { int r = unsafe(); if (r) return r; LOCKED(r_ = drain(s)); }
 int cuEventSynchronize(Event *e) { int r = unsafe(); if (r) return r; LOCKED(while (e->fence && !e->fence->done && !error) pthread_cond_wait(&changed, &lock); r_ = error); }
