@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kaio.runtime.cpu_device import CpuDevice
     from kaio.runtime.overlaps import Flight
 
-__all__ = ["CpuCompletion", "CpuStream", "Servers", "wait_at_prompt"]
+__all__ = ["CpuCompletion", "CpuStream", "Enqueued", "Servers", "wait_at_prompt"]
 
 _KEPT = 16  # threads that wait for the next stream
 
@@ -120,7 +120,7 @@ class CpuCompletion(Completion):
             self._tell()
 
 
-class _Enqueued:
+class Enqueued:
     """The call of another library. What it puts on its own stream is done at once: that is the stream's order."""
 
     done: CpuCompletion | None = None
@@ -130,6 +130,7 @@ class _Enqueued:
         self.memories = {buffer.memory for buffer, _ in uses}
 
     def __call__(self) -> None:
+        """Call it, in the thread of the stream."""
         self.done = self.stream._pending[0].done
         outer, _here.call = _here.call, self
         self.stream.device.enter_stream(self.stream)
@@ -146,7 +147,7 @@ class _Enqueued:
 class _Here(threading.local):
     """Whose call this thread is in."""
 
-    call: _Enqueued | None = None
+    call: Enqueued | None = None
 
 
 _here = _Here()
@@ -475,7 +476,7 @@ class CpuStream(Stream):
         """Let another library put work here; see `Stream.run`."""
         if self.device.recordings and (lane := self._lane()) is not None:
             return lane.run(enqueue, uses, keep, library)  # type: ignore[no-any-return]
-        return self.submit(_Enqueued(self, enqueue, uses, keep, library), uses, what=f"work of {library}")
+        return self.submit(Enqueued(self, enqueue, uses, keep, library), uses, what=f"work of {library}")
 
     def wait_for(self, earlier: Completion | Stream) -> None:
         """Let what comes next wait for other work; see `Stream.wait_for`."""

@@ -19,6 +19,7 @@ from kaio.runtime.completion import Completion
 from kaio.runtime.device import Device
 from kaio.runtime.foreign import read_foreign
 from kaio.runtime.foreign_stream import is_foreign_stream
+from kaio.runtime.recorded import Recorded
 from kaio.runtime.stream import Stream
 from kaio.runtime.wrapped import Wrapped
 
@@ -76,7 +77,7 @@ def run(
     else:
         found = stream if isinstance(stream, Stream) else device.stream(foreign=stream)
     done = found.run(enqueue, uses, (keep_alive, output), str(library))
-    return done if output is None else Wrapped(done, output)
+    return done if output is None or isinstance(done, Recorded) else Wrapped(done, output)
 
 
 def _leaves(value: Any) -> Iterator[Any]:

@@ -19,6 +19,7 @@ from kaio.errors import BufferClosedError, KaioError
 from kaio.interop import adopt, read_cuda_array_interface, read_cupy, read_torch
 from kaio.interop.dlpack import read_dlpack
 from kaio.runtime.dlpack import ManagedTensor, ManagedTensorVersioned, export_buffer, python
+from kaio.runtime.foreign import handle_of
 from tests.live import settled
 
 
@@ -333,7 +334,8 @@ def test_the_stream_of_cupy_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(ndarray=Array, cuda=cuda))  # type: ignore[arg-type]
     found = read_cupy(Array())
     assert found is not None
-    assert (found.stream, found.place) == (42, "cuda:0")
+    assert found.stream is not None
+    assert (handle_of(found.stream), found.place) == (42, "cuda:0")
     assert read_cupy(np.ones(1)) is None
 
 

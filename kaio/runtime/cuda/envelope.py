@@ -78,13 +78,14 @@ def run_on(
                 left.remove(guest)
                 memory.guests = tuple(left)
             _seal(stream, work, uses)
-            device.dropped.append((0, keep, [work]))
+            device.dropped.append((0, 0, keep, [work]))
+            device.attention = True
     return work
 
 
 def _seal(stream: CudaStream, work: _EnvelopeCompletion, uses: Uses) -> None:
     """All is on the stream: what is there now is the work. The lock of the device is held."""
-    stream._mark_last()
+    stream.forget_last()
     work._thread = work._event = None
     stream.last = weakref.ref(work)
     for buffer, access in uses:  # beside what was put in between, of which manual streams let nobody wait

@@ -23,7 +23,7 @@ def stream_over(device: CudaDevice, foreign: Any, policy: Policy | None) -> Cuda
     handle = read_handle(foreign)
     with device._lock:
         found = device.by_handle.get(handle)
-    if found is not None and policy in (None, found.policy):
+    if found is not None and not found.is_over and policy in (None, found.policy):
         return found
     return _ForeignStream.over(device, handle, foreign, policy or device.policy)
 
@@ -32,6 +32,7 @@ class _ForeignStream(CudaStream):
     """A stream that another library has made, and destroys."""
 
     _owner: Any
+    is_owned = False
 
     @classmethod
     def over(cls, device: CudaDevice, handle: int, owner: Any, policy: Policy) -> CudaStream:
@@ -50,9 +51,6 @@ class _ForeignStream(CudaStream):
             self.priority = int(device.ask(driver.cuStreamGetPriority(self.raw)))
         self._start(policy)
         return self
-
-    def __del__(self) -> None:
-        """It is its owner's to destroy."""
 
 
 class _LegacyStream(_ForeignStream):

@@ -64,6 +64,7 @@ class CudaStream(Stream):
     calls: dict[Any, tuple[NativeCall, CudaLoaded] | None]  # of each plan that was launched here
     raw: Any
     kept: dict[int, list[int]]  # memory that was freed here, by size: whose work is behind all that used it
+    is_owned: bool = True  # made here, and to be destroyed here
     is_over: bool = False  # its object is finalised
     _repeated: Callable[[], Repeated | None]
 
@@ -82,7 +83,7 @@ class CudaStream(Stream):
     def _start(self, policy: Policy) -> None:
         self.policy, self.is_managed = policy, policy.ordering == "managed"
         self.last, self.recent, self.clock = _nothing, {}, Clock()
-        self.turn, self.calls, self._repeated = None, {}, _nothing
+        self.turn, self.calls, self._repeated, self.kept = None, {}, _nothing, {}
         with self.device._lock:
             self.device._streams.add(self)
             self.device.by_handle[int(self.raw)] = self
@@ -103,7 +104,8 @@ class CudaStream(Stream):
             self.device.dropped.extend(
                 (pointer, size, None, [Completion.completed(self)]) for size, all_ in kept.items() for pointer in all_
             )
-            self.device.ended.append((driver.cuStreamDestroy, raw))  # memory that it used may still be freed on it
+            if self.is_owned:
+                self.device.ended.append((driver.cuStreamDestroy, raw))  # memory that it used may still be freed on it
             self.device.attention = True
 
     # Launching.
@@ -467,6 +469,8 @@ class CudaStream(Stream):
 
     def forget_last(self) -> None:
         """What is put here from now on does not belong to the last work. The lock of the device is held."""
+        if self.turn is not None:
+            self._end_turn()
         self._mark_last()
         self.last = _nothing
 

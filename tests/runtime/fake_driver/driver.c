@@ -287,7 +287,7 @@ int cuStreamDestroy(Stream *s) {
     return 0;
 }
 int cuStreamWriteValue64(Stream *s, char *at, u64 v, unsigned f) { LOCKED(DO(WRITE_WORD, at, 0, 0, v)); }
-int cuStreamQuery(Stream *s) { LOCKED(r_ = s->done < s->given ? NOT_READY : 0); }
+int cuStreamQuery(Stream *s) { LOCKED(r_ = real(s)->done < real(s)->given ? NOT_READY : 0); }
 int cuLaunchHostFunc(Stream *s, void *function, void *data) { LOCKED(note("host\n"); DO(HOST, function, data)); }
 int cuStreamGetPriority(Stream *s, int *p) { *p = real(s)->priority; return 0; }
 int cuStreamGetCtx(Stream *s, u64 *c) { *c = (u64)s > 2 ? 77 : context; return *c ? 0 : INVALID_CONTEXT; }
@@ -333,7 +333,7 @@ int cuLaunchKernel(u64 f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, un
     clock_gettime(CLOCK_REALTIME, &limit);
     limit.tv_sec += 10;
     LOCKED(
-        while (s->given - s->done >= kaio_queue && !r_) r_ = pthread_cond_timedwait(&changed, &lock, &limit);
+        while (real(s)->given - real(s)->done >= kaio_queue && !r_) r_ = pthread_cond_timedwait(&changed, &lock, &limit);
         note("launch\n");
         if (!r_) DO(f, 0, block, n);
     );
