@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Never, Protocol
 
-from kaio.errors import CompletionTimeout, KaioError, LibraryError
+from kaio.errors import CompletionTimeout, KaioError, LibraryError, UnsupportedFeatureError
 from kaio.program import Access
 from kaio.runtime.completion import TIMEOUT, Completion, read_timeout
 from kaio.runtime.elsewhere import Shown, answer, refuse_arguments, visible
@@ -160,7 +160,10 @@ class Stream(metaclass=Shown):
 
     def run(self, enqueue: Callable[[Stream], object], uses: Uses, keep: Any, library: str) -> Completion:
         """Let another library put work here that uses these buffers, and keep things until it is done; see `run`."""
-        raise NotImplementedError
+        raise UnsupportedFeatureError(
+            f"{library} would work in this process, and {self.device} runs its work in another one",
+            help=f"use `Device({self.device.ordinal})`",
+        )
 
     def ends_with(self, work: Completion) -> bool:
         """Whether this is the last work that was put here."""

@@ -23,6 +23,7 @@ from kaio.runtime.cuda.driver import driver
 from kaio.runtime.device import Device
 from kaio.runtime.device_memory import MemoryInfo
 from kaio.runtime.foreign import Foreign, read_foreign
+from kaio.runtime.foreign_stream import read_handle
 from kaio.runtime.isolated.completion import IsolatedCompletion
 from kaio.runtime.isolated.faults import Failure, driver_error, explain, refusal
 from kaio.runtime.isolated.lending import Lending
@@ -291,10 +292,22 @@ class IsolatedDevice(Device):
         return found
 
     def stream(
-        self, priority: int = 0, *, completion: str | None = None, ordering: str | None = None, **unknown: Never
+        self,
+        priority: int = 0,
+        *,
+        completion: str | None = None,
+        ordering: str | None = None,
+        foreign: Any = None,
+        **unknown: Never,
     ) -> IsolatedStream:
         """A new stream of the worker; lower numbers go first. After a fault it is stale."""
         policy = self._stream_policy(completion, ordering, unknown)
+        if foreign is not None:
+            read_handle(foreign)
+            raise UnsupportedFeatureError(
+                f"{foreign!r} is a stream of this process, and {self} runs kernels in another one",
+                help=f"use `Device({self.ordinal})`, or a stream of its own: `device.stream()`",
+            )
         self.check_usable()
         self.tidy()
         with self._lock:
