@@ -20,6 +20,7 @@ from kaio.runtime.buffer import GpuBuffer
 from kaio.runtime.callbacks import finish_callbacks
 from kaio.runtime.cpu_graph import CpuGraph
 from kaio.runtime.cpu_stream import CpuStream, Servers
+from kaio.runtime.crew import copy_bytes
 from kaio.runtime.device import Device, Route
 from kaio.runtime.device_memory import MemoryInfo
 from kaio.runtime.failures import Failures
@@ -218,10 +219,10 @@ class CpuDevice(Device):
         pass  # work in flight holds the owner: the memory goes with the last of them
 
     def _upload(self, pointer: int, host: np.ndarray[Any, Any]) -> None:
-        ctypes.memmove(pointer, host.ctypes.data, host.nbytes)
+        copy_bytes(pointer, host.ctypes.data, host.nbytes)
 
     def _download(self, host: np.ndarray[Any, Any], pointer: int) -> None:
-        ctypes.memmove(host.ctypes.data, pointer, host.nbytes)
+        copy_bytes(host.ctypes.data, pointer, host.nbytes)
 
     def _pin(self, nbytes: int) -> tuple[int, Any]:
         made = HostMemory(nbytes)

@@ -24,6 +24,7 @@ FILES = (
     "test_exact_waits.py",
     "test_foreign_streams.py",
     "test_graph.py",
+    "test_large_copies.py",
     "test_memory.py",
     "test_order.py",
     "test_pinned.py",

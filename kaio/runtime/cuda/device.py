@@ -25,6 +25,7 @@ from kaio.runtime.cuda.launch import ArgumentBlock, CudaLoaded
 from kaio.runtime.cuda.pinned_pool import PinnedPool
 from kaio.runtime.cuda.pool import GRAIN, MOST_OF_A_SIZE, Pool
 from kaio.runtime.cuda.printing import CudaPrints
+from kaio.runtime.cuda.staging import LEAST_NBYTES, Staging
 from kaio.runtime.cuda.stream import CudaStream
 from kaio.runtime.cuda.waiting import Waiters
 from kaio.runtime.device import Device
@@ -71,6 +72,9 @@ class CudaDevice(Device):
     _default: CudaStream
     _copies: CudaStream
     _frees: CudaStream
+    _reads: CudaStream
+    _uploads: Staging
+    _downloads: Staging
 
     @classmethod
     def open(cls, ordinal: int, check: Level = "off", policy: Policy = USUAL_POLICY) -> CudaDevice:
@@ -111,7 +115,8 @@ class CudaDevice(Device):
             self._priorities = int(least), int(greatest)
             self.pool = Pool(self)
         self.pinned = PinnedPool(self)
-        self._default, self._copies, self._frees = (CudaStream.make(self) for _ in range(3))
+        self._default, self._copies, self._frees, self._reads = (CudaStream.make(self) for _ in range(4))
+        self._uploads, self._downloads = Staging(self, self._copies.raw), Staging(self, self._reads.raw)
 
     def _spec(self) -> tuple[str, dict[str, Any]]:
         options = {} if self.check == "off" else {"check": self.check}
@@ -345,6 +350,9 @@ class CudaDevice(Device):
     def _trim(self, keep_nbytes: int) -> None:
         self.check_usable()
         self.pool.trim(keep_nbytes)
+        self._uploads.trim()
+        self._downloads.trim()
+        self.tidy()
         self.pinned.trim()
 
     def _limit_changed(self) -> None:
@@ -423,20 +431,27 @@ class CudaDevice(Device):
 
     def copy_in(self, pointer: int, host: int, nbytes: int) -> None:
         """Copy from ordinary memory of the host, and return when that is done."""
-        self._copy(driver.cuMemcpyHtoDAsync, pointer, host, nbytes)
+        if nbytes < LEAST_NBYTES:
+            self._copy(driver.cuMemcpyHtoDAsync, pointer, host, nbytes)
+        else:
+            self.check_usable()
+            self._uploads.upload(pointer, host, nbytes)
 
     def _upload(self, pointer: int, host: np.ndarray[Any, Any]) -> None:
         self.copy_in(pointer, host.ctypes.data, host.nbytes)
 
     def _download(self, host: np.ndarray[Any, Any], pointer: int) -> None:
-        self._copy(driver.cuMemcpyDtoHAsync, host.ctypes.data, pointer, host.nbytes)
+        if host.nbytes < LEAST_NBYTES:
+            self._copy(driver.cuMemcpyDtoHAsync, host.ctypes.data, pointer, host.nbytes)
+        else:
+            self.check_usable()
+            self._downloads.download(host.ctypes.data, pointer, host.nbytes)
 
     def _copy(self, function: Any, target: int, source: int, nbytes: int) -> None:
         """Copy now: work on the memory is done, and an upload from ordinary memory returns before it has arrived."""
         self.check_usable()
-        self.bind_thread()
         # Without the lock: another thread may have to launch before this can go on.
-        self.ask(function(target, source, nbytes, self._copies.raw))
+        self.ask(self.call(function, target, source, nbytes, self._copies.raw))
         self.ask(driver.cuStreamSynchronize(self._copies.raw))
 
     # Other libraries.
