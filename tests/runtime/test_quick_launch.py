@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -442,3 +443,23 @@ def test_an_occupancy_block_is_found_once(x: Any, y: Any) -> None:
     for _ in range(4):
         launcher.launch(x, y, 1.0)
     np.testing.assert_array_equal(y.to_host(), 4 * x.to_host())
+
+
+@pytest.mark.parametrize("is_bound", [False, True])
+def test_a_launch_that_the_driver_refuses_lets_go_of_the_device(device: Any, x: Any, y: Any, is_bound: bool) -> None:
+    launcher = saxpy.over(N)
+    bound = launcher.bind(x, y, 1.0)
+    for _ in range(2):
+        launcher.launch(x, y, 1.0)
+        bound.launch()
+    stream, plan = device.current_stream(), launcher._fitting.plan
+    usual = stream.calls[plan]
+    stream.calls[plan] = (lambda arguments: 1, usual[1])
+    bound._prepared._call = lambda arguments: 1
+    try:
+        launch = bound.launch if is_bound else lambda: launcher.launch(x, y, 1.0)
+        assert refusal(launch).startswith("the CUDA driver refuses kernel `saxpy`: ")
+        with ThreadPoolExecutor(1) as elsewhere:
+            assert elsewhere.submit(lambda: device._lock.acquire(timeout=10) and not device._lock.release()).result()
+    finally:
+        stream.calls[plan] = usual

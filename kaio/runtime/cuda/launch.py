@@ -122,30 +122,38 @@ class PlainPrepared:
 class CudaPrepared(PlainPrepared):
     """One with a quick way, whose cost does not grow with its buffers: their memory notes it once (`Repeated`)."""
 
-    __slots__ = ("_arguments", "_call", "_device", "_loaded", "_lock", "_turn", "_uses")
+    __slots__ = ("_acquire", "_arguments", "_call", "_device", "_loaded", "_lock", "_release", "_turn", "_uses")
 
     def __init__(self, call: Call, stream: CudaStream, *launch: Any) -> None:
         super().__init__(stream, *launch)
         self._loaded, _, _, self._arguments, self._uses = launch[:5]
         self._call, self._device, self._lock, self._turn = call, stream.device, stream.device._lock, object()
+        self._acquire, self._release = self._lock.acquire, self._lock.release
 
     def launch(self) -> Completion:
         """Launch it once more."""
         stream = self._stream
-        with self._lock:
+        try:  # as `with self._lock`, which takes 0.15 us longer; Ctrl-C may arrive in any of the calls
+            self._acquire()
             if self._device.attention or (stream.turn is not self._turn and not self._take_turn()):
-                return super().launch()
-            work: CudaCompletion = _new(CudaCompletion)
-            work.stream, work._loaded = stream, self._loaded
-            last = stream.last()
-            if last is not None:
-                last._mark()
-            code = self._call(self._arguments)
-            if code:
-                stream._refused(code, self._call, (self._arguments,), self._loaded)
-            stream.last = _ref(work)
-            stream.recent[self._loaded] = None
-            return work
+                work: Any = super().launch()
+            else:
+                work = _new(CudaCompletion)
+                work.stream, work._loaded = stream, self._loaded
+                last = stream.last()
+                if last is not None:
+                    last._mark()
+                code = self._call(self._arguments)
+                if code:
+                    stream._refused(code, self._call, (self._arguments,), self._loaded)
+                stream.last = _ref(work)
+                stream.recent[self._loaded] = None
+        except BaseException:
+            if self._lock._is_owned():  # type: ignore[attr-defined]
+                self._release()
+            raise
+        self._release()
+        return work  # type: ignore[no-any-return]
 
     def _take_turn(self) -> bool:
         """Note the launches to come in the buffers; False where one has been used elsewhere. The lock is held."""

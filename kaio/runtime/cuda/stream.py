@@ -222,36 +222,45 @@ class CudaStream(Stream):
     ) -> CudaCompletion | None:
         """Launch a plan; see `Stream.send`."""
         device = self.device
-        with device._lock:
+        lock = device._lock
+        try:  # as `with lock`, which takes 0.15 us longer; Ctrl-C may arrive in any of the calls
+            lock.acquire()
             known = self.calls.get(plan)
-            if known is None or device.attention:
-                return None
+            is_usual = known is not None and not device.attention
             for memory in read:
                 if memory.stream is not self:
-                    return None
+                    is_usual = False
             for memory in written:
                 if memory.stream is not self:
-                    return None
-            call, loaded = known
-            work: CudaCompletion = _new(CudaCompletion)
-            work.stream, work._loaded = self, loaded
-            for memory in read:
-                memory.readers[self] = work
-            for memory in written:
-                memory.writer = work
-                if memory.readers:
-                    memory.readers = {}
-            if self.turn is not None:
-                self._end_turn()
-            last = self.last()
-            if last is not None:
-                last._mark()
-            code = call(arguments)
-            if code:
-                self._refused(code, call, (arguments,), loaded)
-            self.last = _ref(work)
-            self.recent[loaded] = None
-            return work
+                    is_usual = False
+            work: CudaCompletion | None = None
+            if is_usual:
+                assert known is not None
+                call, loaded = known
+                work = _new(CudaCompletion)
+                work.stream, work._loaded = self, loaded
+                for memory in read:
+                    memory.readers[self] = work
+                for memory in written:
+                    memory.writer = work
+                    if memory.readers:
+                        memory.readers = {}
+                if self.turn is not None:
+                    self._end_turn()
+                last = self.last()
+                if last is not None:
+                    last._mark()
+                code = call(arguments)
+                if code:
+                    self._refused(code, call, (arguments,), loaded)
+                self.last = _ref(work)
+                self.recent[loaded] = None
+        except BaseException:
+            if lock._is_owned():  # type: ignore[attr-defined]
+                lock.release()
+            raise
+        lock.release()
+        return work
 
     def take_turn(self, work: Repeated) -> None:
         """What a bound launch does from now on is this work, until the turn ends. The lock of the device is held."""
