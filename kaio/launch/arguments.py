@@ -6,6 +6,7 @@ nothing else; whatever is not plainly right goes the slow way, which finds the w
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -38,6 +39,8 @@ from kaio.runtime.scalars import describe
 __all__ = ["Parameters"]
 
 __tracebackhide__ = is_message
+
+_FEW = 4  # buffers that are compared each with each
 
 Check = Callable[[Any, Call], None]
 
@@ -250,6 +253,8 @@ class Parameters:
     def _check_overlap(self, call: Call) -> None:
         """Refuse memory that is written through one argument and used through another."""
         uses = call.uses
+        if len(uses) > _FEW and _are_apart([buffer.byte_range for buffer, _ in uses]):
+            return
         for later in range(1, len(uses)):
             buffer, access = uses[later]
             start = buffer.pointer
@@ -280,6 +285,12 @@ class Parameters:
             help=f"pass a copy, for example `{names[two if written == one else one]}.copy()`, "
             "or use one InOut parameter for both",
         )
+
+
+def _are_apart(ranges: list[tuple[int, int]]) -> bool:
+    """Whether no two of these ranges of addresses meet: a sort tells, where each with each is many."""
+    ranges.sort()
+    return all(stop <= start for (_, stop), (start, _) in itertools.pairwise(ranges))
 
 
 def _share_elements(one: GpuBuffer[Any], two: GpuBuffer[Any]) -> bool:

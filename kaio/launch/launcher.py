@@ -275,8 +275,11 @@ class Launcher:
         """
         __tracebackhide__ = is_message
         usual = self._usual
-        if usual is not None and not kwargs:
-            done = usual(args)
+        if usual is not None:
+            try:
+                done = usual(*args, **kwargs) if kwargs else usual(*args)
+            except TypeError:  # a miscall, which is told below
+                done = None
             if done is not None:
                 return done
         stream, variant, geometry, arguments, uses, shared_nbytes, together = self.ready(args, kwargs)

@@ -1,27 +1,22 @@
 """The usual launch, written out: one function for a kernel's signature that checks and packs without a loop.
 
-Most launches pass by position just what the last one took: open buffers of the right type on the same stream, numbers
-in range. For those a function is generated, as `collections.namedtuple` does, whose body names each parameter; it
-gives None wherever anything is not plainly right, and the launch then goes the general way, which is the one that
-waits, compiles, and has the words. For `saxpy(x, y, a)` it reads:
+Most launches pass just what the last one took: open buffers of the right type on the same stream, numbers in range. For
+those a function is generated, as `dataclasses` does, with the kernel's own parameters; it gives None wherever
+anything is not plainly right, and the launch then goes the general way, which is the one that waits, compiles, and has
+the words. For `saxpy(x, y, a)` it is, with `_k_` before all names that are not the kernel's:
 
-    def usual(args):
-        try:
-            v0, v1, v2 = args
-        except ValueError:
-            return None
-        if type(v0) is not GpuBuffer or v0.form is not c0: return None
-        if type(v1) is not GpuBuffer or v1.form is not c1: return None
-        if type(v2) is not float or not -3.4e38 <= v2 <= 3.4e38: …
-        if v0.pointer < v1.pointer + v1.nbytes and v1.pointer < v0.pointer + v0.nbytes: return None
+    def usual(x, y, a):
+        if type(x) is not GpuBuffer or x.form is not c1: return None
+        if type(y) is not GpuBuffer or y.form is not c2: return None
+        if not (type(a) is float and -c3 <= a <= c3 or …): …
+        if x.pointer < y.pointer + y.nbytes and y.pointer < x.pointer + x.nbytes: return None
         if not is_fresh(): return None
-        entered = get_entered()
-        stream = entered[-1] if entered else default
+        …
         try:
-            arguments = pack(v0.pointer, v0.size, v1.pointer, v1.size, v2)
+            arguments = pack(x.pointer, x.size, y.pointer, y.size, a)
         except pack_errors:
             return None
-        return stream.send(plan, arguments, (v0.memory,), (v1.memory,))
+        return stream.send(plan, arguments, (x.memory,), (y.memory,))
 """
 
 from __future__ import annotations
@@ -30,7 +25,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from kaio.dsl.types import BufferAnnotation, ConstAnnotation, Param, ScalarAnnotation
+from kaio.dsl.types import MISSING, BufferAnnotation, ConstAnnotation, Param, ScalarAnnotation
 from kaio.dtypes import DType
 from kaio.errors import KaioError
 from kaio.launch.call import Call
@@ -41,27 +36,30 @@ from kaio.runtime.buffer import usual_form
 
 __all__ = ["Usual", "UsualCheck", "write_usual"]
 
-Usual = Callable[[tuple[Any, ...]], Completion | None]
+Usual = Callable[..., Completion | None]
 
 _FEW_PAIRS = 4  # of buffers, one of them written, that are compared one by one
+_NAMES = {
+    "GpuBuffer": GpuBuffer, "pack_errors": (struct.error, OverflowError, TypeError), "type": type, "float": float,
+    "int": int, "bool": bool, "len": len,
+}  # fmt: skip
 _PLAN = ("plan", "is_fresh", "is_fixed", "get_entered", "default", "pack", "places")
-_PACK_ERRORS = (struct.error, OverflowError, TypeError)
 
 
 class UsualCheck:
     """The lines of one signature with its dtypes, and the constants that they name."""
 
     def __init__(self) -> None:
-        self.names: list[str] = []  # of the parameters
+        self.signature: list[str] = []
         self.lines: list[str] = []
         self.packed: list[str] = []  # expressions
-        self.constants: dict[str, Any] = {"GpuBuffer": GpuBuffer, "pack_errors": _PACK_ERRORS}
+        self.constants: dict[str, Any] = {f"_k_{name}": value for name, value in _NAMES.items()}
         self.buffers: list[tuple[str, bool]] = []  # name, and whether the kernel writes it
-        self.consts: list[str] = []
+        self.by_position = False  # the last one goes by position alone
 
     def constant(self, value: Any) -> str:
         """The name under which the lines find a value."""
-        name = f"c{len(self.constants)}"
+        name = f"_k_c{len(self.constants)}"
         self.constants[name] = value
         return name
 
@@ -76,9 +74,11 @@ def write_usual(
     way; `has_places`: the kernel has dynamic shared arrays.
     """
     check, values = UsualCheck(), iter(consts)
-    for k, (param, general) in enumerate(zip(params, checks, strict=True)):
-        name = f"v{k}"
-        check.names.append(name)
+    for param, general in zip(params, checks, strict=True):
+        name = param.name
+        if name.startswith("_k_"):
+            return None
+        _write_parameter(check, param)
         match param.annotation:
             case BufferAnnotation(strided=True):
                 return None
@@ -93,12 +93,25 @@ def write_usual(
     if not check.buffers:
         return None
     if has_places:
-        check.packed.append("*places")
+        check.packed.append("*_k_places")
     return _made(kernel, check)
 
 
+def _write_parameter(check: UsualCheck, param: Param) -> None:
+    """The parameter as the kernel has it: by position, by name, with its default."""
+    if param.kind != "positional" and check.by_position:
+        check.signature.append("/")
+    if param.kind == "keyword" and "*" not in check.signature:
+        check.signature.append("*")
+    check.by_position = param.kind == "positional"
+    default = "" if param.default is MISSING else f"={check.constant(param.default)}"
+    check.signature.append(param.name + default)
+
+
 def _write_buffer(check: UsualCheck, name: str, form: object, ndim: int, is_written: bool) -> None:
-    check.lines.append(f"if type({name}) is not GpuBuffer or {name}.form is not {check.constant(form)}: return None")
+    check.lines.append(
+        f"if _k_type({name}) is not _k_GpuBuffer or {name}.form is not {check.constant(form)}: return None"
+    )
     check.packed.append(f"{name}.pointer")
     if ndim:
         check.packed.append(f"{name}.size" if ndim == 1 else f"*{name}.shape")
@@ -108,7 +121,7 @@ def _write_buffer(check: UsualCheck, name: str, form: object, ndim: int, is_writ
 def _write_const(check: UsualCheck, name: str, value: Any) -> None:
     known = check.constant(value)
     if type(value) in (int, bool):
-        check.lines.append(f"if type({name}) is not {check.constant(type(value))} or {name} != {known}: return None")
+        check.lines.append(f"if _k_type({name}) is not {check.constant(type(value))} or {name} != {known}: return None")
     else:  # a float has to be the same to the bit
         check.lines.append(f"if {name} is not {known}: return None")
 
@@ -126,12 +139,18 @@ def _write_scalar(check: UsualCheck, kernel: str, label: str, name: str, dtype: 
 
     other = check.constant(read)
     if dtype.kind == "b":
-        is_plain = f"type({name}) is bool"
+        is_plain = f"_k_type({name}) is _k_bool"
     elif packs_by_bits(dtype):
         is_plain = "False"
     else:
+        # `struct` takes NumPy's scalars as it takes floats, and whole numbers as the nearest one; up to 2**53 that is
+        # rounded once.
         largest = check.constant(dtype.largest)
-        is_plain = f"type({name}) is float and -{largest} <= {name} <= {largest}"
+        own = check.constant(dtype.numpy.type)
+        is_plain = (
+            f"(_k_type({name}) is _k_float or _k_type({name}) is {own}) and -{largest} <= {name} <= {largest} "
+            f"or _k_type({name}) is _k_int and -{2**53} <= {name} <= {2**53}"
+        )
     check.lines += [f"if not ({is_plain}):", f"    {name} = {other}({name})", f"    if {name} is None: return None"]
 
 
@@ -167,7 +186,7 @@ def _write_apart(check: UsualCheck) -> list[str]:
     # Allocations of kaio's own are apart from each other; what other libraries own may be anywhere.
     memories = ", ".join(f"{name}.memory" for name in names)
     owned = " and ".join(f"{name}.memory.owner is None" for name in names)
-    return [f"if len({{{memories}}}) != {len(names)} or not ({owned}): return None"]
+    return [f"if _k_len({{{memories}}}) != {len(names)} or not ({owned}): return None"]
 
 
 def _made(kernel: str, check: UsualCheck) -> Callable[..., Usual]:
@@ -175,31 +194,30 @@ def _made(kernel: str, check: UsualCheck) -> Callable[..., Usual]:
         "".join(f"{name}.memory, " for name, writes in check.buffers if writes is wanted) for wanted in (False, True)
     )
     body = [
-        "try:",
-        f"    {', '.join(check.names)}, = args",
-        "except ValueError:",
-        "    return None",
         *check.lines,
         *_write_apart(check),
-        "if not is_fresh(): return None",
-        "if is_fixed:",
-        "    stream = default",
+        "if not _k_is_fresh(): return None",
+        "if _k_is_fixed:",
+        "    _k_stream = _k_default",
         "else:",
-        "    entered = get_entered()",
-        "    stream = entered[-1] if entered else default",
+        "    _k_entered = _k_get_entered()",
+        "    _k_stream = _k_entered[-1] if _k_entered else _k_default",
         "try:",
-        f"    arguments = pack({', '.join(check.packed)})",
-        "except pack_errors:",
+        f"    _k_arguments = _k_pack({', '.join(check.packed)})",
+        "except _k_pack_errors:",
         "    return None",
-        f"return stream.send(plan, arguments, ({read}), ({written}))",
+        f"return _k_stream.send(_k_plan, _k_arguments, ({read}), ({written}))",
     ]
-    names = [*check.constants, *_PLAN]
-    text = "\n".join([f"def make({', '.join(names)}):", "  def usual(args):", *(f"    {line}" for line in body)])
+    names = [*check.constants, *(f"_k_{name}" for name in _PLAN)]
+    signature = ", ".join([*check.signature, "/"] if check.by_position else check.signature)
+    text = "\n".join(
+        [f"def make({', '.join(names)}):", f"  def usual({signature}):", *(f"    {line}" for line in body)]
+    )
     namespace: dict[str, Any] = {}
     exec(compile(f"{text}\n  return usual\n", f"<launch of kernel {kernel}>", "exec"), namespace)
     make, constants = namespace["make"], check.constants
 
     def make_usual(**of_plan: Any) -> Usual:
-        return make(**constants, **of_plan)  # type: ignore[no-any-return]
+        return make(**constants, **{f"_k_{name}": value for name, value in of_plan.items()})  # type: ignore[no-any-return]
 
     return make_usual

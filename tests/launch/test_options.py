@@ -145,7 +145,11 @@ def test_they_show_and_pickle(saxpy) -> None:
     [
         ("schedule", 3, "a GPU runs threads in an order of its own; run it there"),
         ("fuel", 5, "a GPU does not count turns of loops; run it there"),
-        ("timeout_s", 60.0, "limit the wait, `done.wait(timeout_s=…)`, use `Device(0, isolated=True)`, or run it there"),
+        (
+            "timeout_s",
+            60.0,
+            "limit the wait, `done.wait(timeout_s=…)`, use `Device(0, isolated=True)`, or run it there",
+        ),
         ("coverage", True, "a GPU does not note who writes; run it there"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -98,6 +98,9 @@ CASES = {
     ),
     "generic": lambda: case(buffer(8, f64), 2.0, x=Out[T], a=T),
     "dynamic shared": lambda: case(buffer(8), 2.0, places=PLACES, x=Out[f32], a=f32),
+    "names that Python has too": lambda: case(
+        buffer(8), 2.0, 3, True, type=Out[f32], float=f32, int=i32, bool=bool_
+    ),
     "many buffers": lambda: case(*(buffer(8) for _ in range(9)), **{f"x{k}": InOut[f32] for k in range(9)}),
 }  # fmt: skip
 
@@ -112,7 +115,7 @@ def test_it_packs_and_notes_what_the_general_way_does(known: Case) -> None:
     sink = Sink()
     usual = known.usual(sink)
     assert usual is not None
-    assert usual(known.args) == "sent"
+    assert usual(*known.args) == "sent"
     assert sink.sent == [known.general(known.args)]
 
 
@@ -122,28 +125,88 @@ def test_it_leaves_what_is_no_argument_of_that_kind_to_the_general_way(known: Ca
     assert usual is not None
     for place in range(len(known.args)):
         for wrong in (None, "text", object(), np.zeros(3), buffer((1, 1, 1, 1))):
-            assert usual((*known.args[:place], wrong, *known.args[place + 1 :])) is None
-    assert usual(known.args[1:]) is None
-    assert usual((*known.args, 1)) is None
+            assert usual(*known.args[:place], wrong, *known.args[place + 1 :]) is None
+    for miscall in (known.args[1:], (*known.args, 1)):
+        with pytest.raises(TypeError):
+            usual(*miscall)
     assert sink.sent == []
 
 
 def test_it_leaves_a_kernel_whose_captures_changed_to_the_general_way(known: Case) -> None:
     usual = known.usual(Sink(), is_fresh=False)
     assert usual is not None
-    assert usual(known.args) is None
+    assert usual(*known.args) is None
+
+
+def test_it_takes_arguments_by_name_and_by_default() -> None:
+    known, sink = case(buffer(8), 3.0, 4, x=Out[f32], a=(f32, 2.0), b=(i32, 5)), Sink()
+    usual = known.usual(sink)
+    assert usual is not None
+    x = known.args[0]
+    assert usual(x) == usual(x, b=6) == usual(b=7, x=x, a=1) == "sent"
+    assert [sent for sent, _, _ in sink.sent] == [
+        known.general(args)[0] for args in ((x, 2.0, 5), (x, 2.0, 6), (x, 1, 7))
+    ]
+    for miscall in ({}, {"x": x, "c": 1}):
+        with pytest.raises(TypeError):
+            usual(**miscall)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "by_position", "by_name"),
+    [
+        (("positional", "any", "keyword"), 2, ("b",)),
+        (("positional", "positional", "positional"), 3, ()),
+        (("positional", "keyword", "keyword"), 1, ("a", "b")),
+        (("any", "keyword", "keyword"), 0, ("x", "a", "b")),
+    ],
+)
+def test_it_has_the_kinds_of_parameters_that_the_kernel_has(
+    kinds: Any, by_position: int, by_name: tuple[str, ...]
+) -> None:
+    known, sink = case(buffer(8), 3.0, 4.0, x=Out[f32], a=f32, b=f32), Sink()
+    params = [replace(param, kind=kind) for param, kind in zip(known.parameters.params, kinds, strict=True)]
+    known.parameters.params = tuple(params)
+    usual = known.usual(sink)
+    assert usual is not None
+    named = dict(zip(("x", "a", "b"), known.args, strict=True))
+    assert usual(*known.args[:by_position], **{name: named[name] for name in by_name}) == "sent"
+    if by_name:
+        with pytest.raises(TypeError):
+            usual(*known.args)
+    with pytest.raises(TypeError):
+        usual(*known.args[:by_position], *known.args, **{name: named[name] for name in by_name})
 
 
 @pytest.mark.parametrize(
     ("annotation", "value"),
-    [(f32, 1e39), (f32, float("inf")), (i8, 128), (i8, 1.0), (u64, -1), (bool_, 1), (Pair, (1.0,)), (Mode, 7)],
+    [
+        (f32, 2**24 + 1),
+        (f32, 2**24),
+        (f32, -3),
+        (f64, 2**60 + 1),
+        (f32, np.float32(3)),
+        (f32, np.float64(1) / 3),
+        (f32, np.float32("inf")),
+        (f32, True),
+        (f32, 10**400),
+        (f32, float("nan")),
+        (f32, 1e39),
+        (f32, float("inf")),
+        (i8, 128),
+        (i8, 1.0),
+        (u64, -1),
+        (bool_, 1),
+        (Pair, (1.0,)),
+        (Mode, 7),
+    ],
 )
 def test_it_leaves_numbers_out_of_range_to_the_general_way(annotation: Any, value: Any) -> None:
-    right = {f32: 1.0, i8: 1, u64: 1, bool_: True, Pair: Pair(1.0, 2), Mode: Mode.FAST}[annotation]
+    right = {f32: 1.0, f64: 1.0, i8: 1, u64: 1, bool_: True, Pair: Pair(1.0, 2), Mode: Mode.FAST}[annotation]
     known, sink = case(buffer(8), right, x=Out[f32], a=annotation), Sink()
     usual = known.usual(sink)
     assert usual is not None
-    usual((known.args[0], value))
+    usual(known.args[0], value)
     if sink.sent:  # what the general way takes too
         assert sink.sent == [known.general((known.args[0], value))]
     else:
@@ -159,8 +222,8 @@ def test_it_leaves_another_constant_to_the_general_way(annotation: Any, value: A
     known = case(buffer(8), value, x=Out[f32], a=annotation)
     usual = known.usual(Sink())
     assert usual is not None
-    assert usual(known.args) == "sent"
-    assert usual((known.args[0], other)) is None
+    assert usual(*known.args) == "sent"
+    assert usual(known.args[0], other) is None
 
 
 @pytest.mark.parametrize("count", [2, 9])
@@ -169,11 +232,11 @@ def test_it_leaves_memory_that_overlaps_to_the_general_way(count: int) -> None:
     known, sink = case(*buffers, **{f"x{k}": InOut[f32] for k in range(count)}), Sink()
     usual = known.usual(sink)
     assert usual is not None
-    assert usual((*buffers[:-1], buffers[0])) is None
-    assert usual((*buffers[:-1], buffers[0][2:5])) is None
+    assert usual(*buffers[:-1], buffers[0]) is None
+    assert usual(*buffers[:-1], buffers[0][2:5]) is None
     host = np.zeros(8, np.float32)
     ours = [kaio.Device("cpu").import_array(host[k : k + 4]) for k in (0, 3)]
-    assert usual((*buffers[:-2], *ours)) is None
+    assert usual(*buffers[:-2], *ours) is None
 
 
 def test_it_takes_read_only_inputs_that_are_the_same_memory() -> None:
@@ -181,7 +244,7 @@ def test_it_takes_read_only_inputs_that_are_the_same_memory() -> None:
     known, sink = case(x, x, buffer(8), x=In[f32], z=In[f32], y=Out[f32]), Sink()
     usual = known.usual(sink)
     assert usual is not None
-    assert usual(known.args) == "sent"
+    assert usual(*known.args) == "sent"
 
 
 def test_it_leaves_read_only_and_strided_buffers_to_the_general_way() -> None:
@@ -190,8 +253,8 @@ def test_it_leaves_read_only_and_strided_buffers_to_the_general_way() -> None:
     assert usual is not None
     host = np.zeros(8, np.float32)
     host.flags.writeable = False
-    assert usual((kaio.Device("cpu").import_array(host),)) is None
-    assert usual((buffer(16)[::2],)) is None
+    assert usual(kaio.Device("cpu").import_array(host)) is None
+    assert usual(buffer(16)[::2]) is None
 
 
 def test_some_signatures_have_none() -> None:

@@ -438,6 +438,16 @@ def test_blocks_that_run_together_are_launched_so_each_time(x: Any, y: Any, call
         assert calls.of(launch) == ["cooperative:1", "cluster:2,1,1", "launch"]
 
 
+def test_what_another_stream_wrote_is_read_quickly_once_that_is_done(device: Any, y: Any) -> None:
+    x, stream = device.alloc_zeros(N, f32), device.stream()
+    x.fill(1.0).wait(60)
+    launcher = saxpy.over(N).on(stream)
+    for _ in range(3):
+        launcher.launch(x, y, 1.0).wait(60)
+    assert x.memory.stream is y.memory.stream is stream
+    np.testing.assert_array_equal(y.to_host(), np.full(N, 3.0, np.float32))
+
+
 def test_an_occupancy_block_is_found_once(x: Any, y: Any) -> None:
     launcher = saxpy.over(N).block("occupancy")
     for _ in range(4):

@@ -367,7 +367,10 @@ class CudaStream(Stream):
         pending: dict[Completion, None] = {}
         foreign: dict[int, None] = {}
         for buffer, access in uses:
-            memory = buffer.memory
+            memory, writer = buffer.memory, buffer.memory.writer
+            is_read_elsewhere = access == "In" and writer is not None and writer.stream is not self
+            if is_read_elsewhere and writer._poll() and writer._error is None:  # type: ignore[union-attr]
+                memory.writer = None  # what is only read from then on need not be ordered for ever
             pending |= dict.fromkeys(memory.pending(self, access != "In"))
             if memory.foreign_stream is not None:
                 foreign[handle_of(memory.foreign_stream)] = None
