@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from kaio.dtypes import DType
 from kaio.errors import Place
@@ -19,10 +19,12 @@ __all__ = [
     "SHARED_ALIGNMENT",
     "UNCHECKED",
     "Access",
+    "Alike",
     "Argument",
     "Build",
     "CudaProgram",
     "DynamicArray",
+    "Formula",
     "HostProgram",
     "Level",
     "PlacedArray",
@@ -216,6 +218,26 @@ class PlacedArray:
     shape: tuple[int, ...]
 
 
+Formula = int | str | tuple[Any, ...]
+"""A number that a launch knows for each thread: itself; ``tid.x``, ``ctaid.x``, ``ntid.x``, ``nctaid.x`` and so on, or
+``thread``, its number in the block; ``("argument", k)``, the number at that position of the argument block;
+``("range", start, stop, step)``, what a loop is at; an operator and its operands, ``("+", a, b)``, of ``+ - * << >> &``
+and ``<``, of which those of bits have numbers on the right."""
+
+
+@dataclass(frozen=True)
+class Alike:
+    """What a launch has to bear out so that all of its blocks do alike in memory that threads share.
+
+    same: what must not depend on the block
+    places: of each buffer the numbers of all elements that threads come to, which must be others in each block; empty
+        where they do not matter, None where only `Shadow.apart` may tell
+    """
+
+    same: tuple[Formula, ...]
+    places: tuple[tuple[Formula, ...] | None, ...]
+
+
 @dataclass(frozen=True)
 class Shadow:
     """What the runtime must know of a program that was built with ``check="full"``.
@@ -227,6 +249,7 @@ class Shadow:
         (``x256``: if blocks have 256 threads along it); None where that is not so
     orders: threads may order themselves by more than barriers of all, of which the runtime is told
     in_part: some may know of an access and others of their warp or block not
+    alike: what lets one block of a launch stand for all; None where nothing does
     """
 
     code: bytes = field(repr=False)
@@ -235,6 +258,7 @@ class Shadow:
     apart: tuple[tuple[str, ...] | None, ...] = ()
     orders: bool = False
     in_part: bool = False
+    alike: Alike | None = None
 
 
 @dataclass(frozen=True)

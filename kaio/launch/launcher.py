@@ -27,6 +27,8 @@ from kaio.launch.together import check_cluster, read_cluster, together, whole_cl
 from kaio.launch.usual import Usual
 from kaio.program import Build, Level
 from kaio.runtime import Completion, Device, Stream
+from kaio.runtime.alike import count_alike
+from kaio.runtime.first_block import may_be_alike, rest_of
 from kaio.runtime.foreign_stream import ForeignPlace, is_foreign_stream
 from kaio.runtime.stream import USUAL, RunOptions, Together, Uses
 
@@ -369,6 +371,8 @@ class Launcher:
             fitting = self._fit(variant, geometry, device, call, stream)
         places, shared_nbytes = fitting[1]
         arguments = kernel.parameters.pack(variant.pack, call, places)
+        if geometry.build.check == "full":
+            self._add_rest(variant, geometry, arguments, call, device)
         return stream, variant, geometry, arguments, call.uses, shared_nbytes, fitting.together
 
     def _variant(self, device: Device, geometry: Geometry, call: Call) -> Variant:
@@ -378,6 +382,16 @@ class Launcher:
             self.kernel.parameters.convert(call)  # a wrong scalar is told before the time to compile is spent
             found = variants.make(device, geometry.build, call, wide)
         return found
+
+    def _add_rest(self, variant: Variant, geometry: Geometry, arguments: bytes, call: Call, device: Device) -> None:
+        """Where one block of a launch shows for all, have the kernel ready that runs the others."""
+        loaded, build = variant.loaded, rest_of(call.uses)
+        if build in loaded.rests or not may_be_alike(loaded, geometry.grid, self._fitting.together, self.run):
+            return
+        if count_alike(loaded.program, geometry.grid, geometry.block, arguments):
+            rest = self._variant(device, geometry._replace(build=build), call).loaded
+            if rest.takes_arguments_of(loaded):
+                loaded.rests[build] = rest
 
     def _by_occupancy(self, device: Device, call: Call) -> Geometry:
         """The geometry with the block that fills the device best, which the kernel as compiled decides."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from kaio import coverage_abi as abi
 from kaio.dtypes import DType
 from kaio.errors import KernelFault, Mistake, Place
 from kaio.program import HostProgram, Site
+from kaio.runtime.host_memory import Written
 from kaio.structs import StructDType
 
 __all__ = ["Coverage"]
@@ -67,6 +68,13 @@ class Coverage:
         rows = b"".join(output.row for output in self._outputs)
         self._table = ctypes.create_string_buffer(abi.COUNT.pack(len(self._outputs)) + rows)
         self.address = ctypes.addressof(self._table)
+
+    def write_down(self, unwritten: Sequence[Written | None]) -> None:
+        """Say where the launch wrote of memory that held anything before."""
+        for output in self._outputs:
+            for written in unwritten:
+                if written is not None and output.start in written:
+                    written.note(output.start, output.written != 0)
 
     def fault(self) -> KernelFault | None:
         """The first element that was not written, else the first that was written more than once; None of none."""

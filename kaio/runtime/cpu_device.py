@@ -15,7 +15,7 @@ import numpy as np
 
 from kaio import print_abi as abi
 from kaio.errors import UnsupportedFeatureError
-from kaio.program import Level
+from kaio.program import Build, Level
 from kaio.runtime.buffer import GpuBuffer
 from kaio.runtime.callbacks import finish_callbacks
 from kaio.runtime.cpu_graph import CpuGraph
@@ -51,19 +51,30 @@ _STOP_S = 0.5  # how long blocks that run may take to end once no more are start
 
 
 class CpuLoaded:
-    """A host program whose code is loaded."""
+    """A host program whose code is loaded.
 
-    __slots__ = ("kernel", "max_threads", "name", "program", "short")
+    rests: of one that looks at every access, those that do not, for the blocks that are like the first
+    """
+
+    __slots__ = ("kernel", "max_threads", "name", "program", "rests", "short")
 
     def __init__(self, program: Any, kernel: Any) -> None:
         self.program, self.kernel, self.name = program, kernel, program.name
         self.max_threads: int | None = None
+        self.rests: dict[Build, CpuLoaded] = {}
         self.short = ShortLaunches(kernel)
 
     @property
     def is_full(self) -> bool:
         """Whether it looks at every access to memory."""
         return self.program.shadow is not None
+
+    def takes_arguments_of(self, other: CpuLoaded) -> bool:
+        """Whether what is packed for another program is right for this one."""
+        own, its = self.program, other.program
+        return (own.arguments, own.index_bits, own.dynamic, own.shared_nbytes) == (
+            its.arguments, its.index_bits, its.dynamic, its.shared_nbytes,
+        )  # fmt: skip
 
     def resident_blocks(self, device: CpuDevice, threads: int, shared_nbytes: int) -> int:
         """How many blocks of this size a multiprocessor of the GPU it is like runs at once, but for their registers."""

@@ -21,6 +21,7 @@ import numpy as np
 from kaio.errors import InternalError, KaioError
 from kaio.program import Access
 from kaio.runtime.completion import Completion
+from kaio.runtime.first_block import may_be_alike, run_by_first
 from kaio.runtime.launch_order import LaunchOrder, Moment
 from kaio.runtime.layout import overlay
 from kaio.runtime.policy import Policy
@@ -315,6 +316,9 @@ class CpuStream(Stream):
         unwritten = [buffer.memory.unwritten for buffer, _ in uses] if loaded.is_full else []
         run = partial(loaded.kernel.run, grid, block, arguments, workers, shared_nbytes, cluster, options, unwritten)
         flight = self.device.watch(loaded, grid, block, uses, options.schedule)
+        if loaded.rests and flight is None and may_be_alike(loaded, grid, together, options):
+            accesses = [access for _, access in uses]
+            run = partial(run_by_first, loaded, accesses, *run.args)
         if flight is not None:
             run = partial(self.device.overlaps.run, flight, run)
         done = self.submit(run, uses, timed, loaded, flight=flight)

@@ -100,12 +100,15 @@ class HostKernel:
         options: RunOptions = USUAL,
         unwritten: Sequence[Written | None] = (),
         flight: Flight | None = None,
+        numbers: range | None = None,
+        notes: bool = False,
     ) -> None:
-        """Run all blocks and return when they are done; the GIL is released.
+        """Run all blocks, or those of these numbers, and return when they are done; the GIL is released.
 
         `arguments` is the packed argument block of the program, `shared_nbytes` is the shared memory of a block with
         its dynamic arrays; without any, the program knows. `unwritten` is what nobody has written yet of each buffer's
-        memory, None where somebody has written all. A `flight` keeps what is compared with other launches.
+        memory, None where somebody has written all; with `notes` the program is one that was built to note where it
+        writes there. A `flight` keeps what is compared with other launches.
         The first fault, in the order of blocks and threads, is raised as `KernelFault`.
         """
         blocks, threads = math.prod(grid), math.prod(block)
@@ -119,12 +122,14 @@ class HostKernel:
         if watch is not None:
             options = options._replace(timeout_s=math.inf)  # who looks on takes their time
         orders = self.program.shadow is not None and self.program.shadow.orders
-        count = 1 if is_alone or orders else min(workers.count, blocks // max(1, group))
-        coverage = Coverage(self.program, arguments, grid, block) if options.coverage else None
+        if numbers is None:
+            numbers = range(blocks // max(1, group))
+        count = 1 if is_alone or orders else min(workers.count, len(numbers))
+        coverage = Coverage(self.program, arguments, grid, block) if options.coverage or notes else None
         if coverage is not None:
             watch = watch or Watch(lambda _: False, level=trace_abi.NOTHING)
             watch.cover(coverage.address)
-        records, control = workers.take(count), _control(count, options)
+        records, control = workers.take(count), _control(count, options, numbers.start)
         shadow: LaunchShadow | None = None
         ordering: LaunchOrdering | None = None
         try:
@@ -132,7 +137,7 @@ class HostKernel:
             packed = HostMemory(max(1, len(arguments)))
             packed.view[: len(arguments)] = arguments
             shared = self._shared_nbytes(shared_nbytes)
-            launch = _Launch(grid, block, cluster, packed.address, shared, control, count, options)
+            launch = _Launch(grid, block, cluster, packed.address, shared, control, count, options, numbers)
             most = self._most_groups(blocks, threads, shared, group)
             for number, record in enumerate(records):
                 self._prepare(record, launch, number, group, most)
@@ -156,7 +161,9 @@ class HostKernel:
             if shadow is not None:
                 shadow.write_down()
             workers.check()
-            if coverage is not None and (missed := coverage.fault()) is not None:
+            if notes and coverage is not None:
+                coverage.write_down(unwritten)
+            elif coverage is not None and (missed := coverage.fault()) is not None:
                 raise replayable(missed, options.schedule)
         finally:
             if shadow is not None:
@@ -179,7 +186,8 @@ class HostKernel:
         record, control = workers.take(1)[0], _control(1, USUAL)
         packed = HostMemory(max(1, self.program.block.size))
         shared = self._shared_nbytes(shared_nbytes)
-        launch = _Launch(grid, block, (1, 1, 1), packed.address, shared, control, 1, USUAL)
+        numbers = range(math.prod(grid))
+        launch = _Launch(grid, block, (1, 1, 1), packed.address, shared, control, 1, USUAL, numbers)
         self._prepare(record, launch, 0, 0, 1)
         self._show(record, None)
 
@@ -262,20 +270,25 @@ class HostKernel:
 
     def _pack_worker(self, record: Record, launch: _Launch, group: int, most: int, progress: int) -> None:
         sites, address = len(self._kinds), record.context.address
-        blocks, schedule = math.prod(launch.grid) // max(1, group), launch.options.schedule
-        chunk = 1 if most > 1 else max(1, min(1024, blocks // (8 * launch.workers)))
+        numbers, schedule = launch.numbers, launch.options.schedule
+        chunk = 1 if most > 1 else max(1, min(1024, len(numbers) // (8 * launch.workers)))
         abi.WORKER.pack_into(
             record.worker.view, 0, address, address, abi.CONTEXT_NBYTES // 4, address, abi.CONTEXT_NBYTES // 8,
             record.words.address, abi.WORD_COUNT, abi.WORD_STRIDE, ctypes.addressof(self._kinds), sites,
             ctypes.addressof(self._reach), sites, self._start, self._run,
-            self._waits if schedule is None or not self._is_coroutine else 2, blocks, group, most, chunk,
-            *_order_of(schedule, blocks), launch.control.address, launch.control.nbytes // 8, progress, 1,
+            self._waits if schedule is None or not self._is_coroutine else 2, numbers.stop, group, most, chunk,
+            *_order_of(schedule, numbers.stop), launch.control.address, launch.control.nbytes // 8, progress, 1,
         )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class _Launch:
-    """One launch, as its workers' records tell it: addresses of the argument block and of the control block."""
+    """One launch, as its workers' records tell it.
+
+    arguments: the address of the argument block
+    control: the control block
+    numbers: those of the blocks, or groups of blocks, that are to run
+    """
 
     grid: Dim3
     block: Dim3
@@ -285,13 +298,15 @@ class _Launch:
     control: HostMemory
     workers: int
     options: RunOptions
+    numbers: range
 
 
-def _control(workers: int, options: RunOptions) -> HostMemory:
-    """The control block of a launch."""
+def _control(workers: int, options: RunOptions, first: int = 0) -> HostMemory:
+    """The control block of a launch that begins with the block, or group of blocks, of this number."""
     control = HostMemory(abi.FIRST_PROGRESS + workers * abi.PROGRESS_STRIDE)
     timeout_ns = _FOREVER if options.patience_s > 1e9 else int(options.patience_s * 1e9)
     struct.pack_into("@2q", control.view, abi.TIMEOUT_NS, timeout_ns, workers)
+    struct.pack_into("@q", control.view, abi.NEXT, first)
     return control
 
 

@@ -7,6 +7,8 @@ import mmap
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 __all__ = ["HostMemory", "Written"]
 
 _MUCH_NBYTES = 1 << 20
@@ -29,13 +31,22 @@ class Written:
     """Of memory that held anything at first, a byte for each of its bytes, -1 where somebody has written since.
 
     Only launches under ``check="full"`` say where they write. Whatever else may write makes an end of it.
+
+    is_complete: whether somebody has written all of it
     """
 
     def __init__(self, pointer: int, nbytes: int) -> None:
-        self.pointer, self.nbytes = pointer, nbytes
+        self.pointer, self.nbytes, self.is_complete = pointer, nbytes, nbytes == 0
 
     def __contains__(self, address: int) -> bool:
         return self.pointer <= address < self.pointer + self.nbytes
+
+    def note(self, start: int, written: np.ndarray[Any, np.dtype[np.bool_]]) -> None:
+        """Whether each of the bytes from an address on was written; what was before stays so."""
+        known = np.frombuffer(self.map.view, np.uint8)
+        part = known[start - self.pointer :][: written.size]
+        part |= np.negative(written.view(np.uint8))
+        self.is_complete = bool(known.all())
 
     @cached_property
     def map(self) -> HostMemory:

@@ -18,6 +18,7 @@ from kaio import host_abi, order_abi
 from kaio import shadow_abi as abi
 from kaio.errors import LaunchError, OutOfMemoryError
 from kaio.program import Argument, HostProgram
+from kaio.runtime.alike import tells_apart
 from kaio.runtime.host_memory import HostMemory, Written
 from kaio.structs import granule_of
 
@@ -105,7 +106,7 @@ class LaunchShadow:
     def _make_table(self) -> HostMemory:
         rows = []
         for buffer, axes in zip(self.buffers, self._shadow.apart, strict=True):
-            is_apart = self._tells_apart(axes) and not self._is_watched(buffer)
+            is_apart = tells_apart(axes, self._grid, self._block) and not self._is_watched(buffer)
             cells = 0 if is_apart else self._cells(buffer)
             rows.append((buffer.start, buffer.stop, cells, self._map(buffer)))
         rows.append((0, _U64, 0, 0))  # where `find` ends
@@ -113,16 +114,6 @@ class LaunchShadow:
         for k, row in enumerate(rows):
             abi.BUFFER.pack_into(table.view, k * abi.BUFFER.size, *row)
         return table
-
-    def _tells_apart(self, axes: tuple[str, ...] | None) -> bool:
-        """Whether no two threads of this launch have the same place along these axes of the grid."""
-        if axes is None:
-            return False
-        for axis, blocks, threads in zip("xyz", self._grid, self._block, strict=True):
-            named = [name for name in axes if name[0] == axis]
-            if blocks * threads > 1 and named not in ([axis], [f"{axis}{threads}"]):
-                return False
-        return True
 
     def _is_watched(self, buffer: Buffer) -> bool:
         """Whether other launches may come to it meanwhile."""
@@ -159,9 +150,7 @@ class LaunchShadow:
         for buffer, made in self._outputs:
             written = self._written_of(buffer)
             if written is not None:
-                first = buffer.start - written.pointer
-                known = np.frombuffer(written.map.view, np.uint8)[first : first + made.nbytes]
-                known |= np.frombuffer(made.view, np.uint8)
+                written.note(buffer.start, np.frombuffer(made.view, np.uint8) != 0)
 
     def _keep(self, nbytes: int) -> HostMemory:
         try:

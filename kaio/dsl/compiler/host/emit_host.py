@@ -27,10 +27,11 @@ from kaio.dsl.compiler.host.host_drivers import emit_k_plain, emit_k_start_and_r
 from kaio.dsl.compiler.host.host_threads import Thread
 from kaio.dsl.compiler.host.ordering import Ordering
 from kaio.dsl.compiler.host.prove import Prover
+from kaio.dsl.compiler.host.shadow_alike import find_alike
 from kaio.dsl.compiler.host.split_body import SplitBody
 from kaio.dsl.compiler.straight import straight
 from kaio.print_abi import Line
-from kaio.program import Build, DynamicArray, PlacedArray, Site
+from kaio.program import Alike, Build, DynamicArray, PlacedArray, Site
 from kaio.trace_abi import Watched
 
 __all__ = ["HostModule", "emit_host", "emit_plain", "finished"]
@@ -47,7 +48,7 @@ class HostModule:
     proved: how many checks and how many guards the proof takes over
     watched: what it calls back with, of a kernel that is watched
     shared, local: the arrays of known shape
-    granule, apart, orders: see `kaio.program.Shadow`
+    granule, apart, orders, in_part, alike: see `kaio.program.Shadow`
     """
 
     text: str = field(repr=False)
@@ -66,6 +67,7 @@ class HostModule:
     apart: tuple[tuple[str, ...] | None, ...] = ()
     orders: bool = False
     in_part: bool = False
+    alike: Alike | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -170,10 +172,19 @@ def _finish(body: Body, exported: tuple[str, ...], fast: Body | None = None) -> 
         apart=apart,
         orders=isinstance(body.orders, Ordering) and body.orders.tells,
         in_part=body.shadow is not None and body.shadow.in_part,
+        alike=_alike(body, apart),
     )
     if fast is None or fast.prover is None:
         return made
     return replace(made, shared_nbytes=max(made.shared_nbytes, fast.shared_nbytes), proved=fast.prover.counts)
+
+
+def _alike(body: Body, apart: tuple[tuple[str, ...] | None, ...]) -> Alike | None:
+    """What lets one block stand for all, where threads are ordered by barriers of all alone."""
+    is_plain = body.build == Build("full") and body.watching is None and not body.spins
+    if not is_plain or body.shadow is None or body.shadow.in_part:  # as it is where threads tell what they know
+        return None
+    return find_alike(body.typed, apart, contract=body.contract)
 
 
 def finished(thread: Thread, exported: tuple[str, ...]) -> HostModule:

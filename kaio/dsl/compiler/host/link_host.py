@@ -36,11 +36,15 @@ def link_host(
         prints=module.prints,
         watched=module.watched,
         shared=module.shared,
-        shadow=Shadow(shadow_object(), module.granule, module.local, module.apart, module.orders, module.in_part)
-        if module.granule
-        else None,
+        shadow=_shadow(module) if module.granule else None,
     )
     return replace(program, frame_nbytes=_frame_nbytes(program)) if module.waits else program
+
+
+def _shadow(module: HostModule) -> Shadow:
+    return Shadow(
+        shadow_object(), module.granule, module.local, module.apart, module.orders, module.in_part, module.alike
+    )
 
 
 def _frame_nbytes(program: HostProgram) -> int:

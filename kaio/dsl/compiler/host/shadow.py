@@ -18,7 +18,7 @@ from kaio.dsl.compiler.emission.access import Access
 from kaio.dsl.compiler.emission.arguments import argument_types
 from kaio.dsl.compiler.emission.scalars import nbytes
 from kaio.dsl.compiler.host.host_context import I1, I8, I32, I64, POINTER
-from kaio.dsl.compiler.host.shadow_apart import Apart, Axes
+from kaio.dsl.compiler.host.shadow_apart import Apart, Axes, root_of
 from kaio.dsl.compiler.host.shadow_code import Code
 from kaio.dsl.values import ArrayType, BufferType, Type
 from kaio.program import PlacedArray, Site
@@ -124,7 +124,7 @@ class Shadow:
         b, size = e.b, nbytes(pointer.type.pointee)
         what = self._what(e, access, pointer)
         address = b.ptrtoint(pointer, I64)
-        root = _root(pointer)
+        root = root_of(pointer)
         number = self._buffers.get(id(root))
         self._note_place(pointer, root, number, access)
         row = self._code.row(b, self._thread.context, number, address)
@@ -218,10 +218,3 @@ class Shadow:
     def finish_code(self) -> int:
         """Say to the code of the accesses what is known now; gives the granule of shared memory."""
         return self._code.finish()
-
-
-def _root(pointer: llvm.Value) -> llvm.Value:
-    """What an address was computed from."""
-    while isinstance(pointer, llvm.instructions.CastInstr | llvm.instructions.GEPInstr):
-        pointer = pointer.operands[0]
-    return pointer

@@ -13,7 +13,7 @@ from typing import Any
 
 from llvmlite import ir as llvm
 
-__all__ = ["Apart", "Axes"]
+__all__ = ["Apart", "Axes", "root_of"]
 
 Axes = tuple[str, ...]
 """An axis of the grid for each of the buffer's: ``x``, or ``x256`` where that is so if blocks have 256 threads."""
@@ -82,6 +82,13 @@ class Apart:
                 if isinstance(wanted, llvm.Constant) and isinstance(wanted.constant, int):
                     return f"{axis}{wanted.constant}"
         return None
+
+
+def root_of(pointer: Any) -> Any:
+    """What an address was computed from."""
+    while isinstance(pointer, llvm.instructions.CastInstr | llvm.instructions.GEPInstr):
+        pointer = pointer.operands[0]
+    return pointer
 
 
 def _is_product(value: Any, left: Any, right: Any) -> bool:
