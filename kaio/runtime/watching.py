@@ -15,6 +15,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -97,11 +98,16 @@ class Watcher:
         self._starting = threading.Lock()
         self._is_stopped = False
         self._count = 0
+        self._preparations: list[Callable[[], object]] = []
 
     @property
     def is_busy(self) -> bool:
         """Whether so much work is watched that to wait for one piece actively would hold up others."""
         return self._count + len(self._arrived) >= _BUSY
+
+    def prepare(self, call: Callable[[], object]) -> None:
+        """Let the thread call this before it asks about any work that is watched from now on."""
+        self._preparations.append(call)
 
     def watch(self, work: Completion) -> None:
         """Tell the listeners of work once it is done. Returns at once, unless there can be no thread: then it waits."""
@@ -140,8 +146,11 @@ class Watcher:
             self._thread.join(_STOP_S)
 
     def _serve(self) -> None:
-        last_news = time.monotonic()
+        last_news, prepared = time.monotonic(), 0
         while not self._is_stopped:
+            while prepared < len(self._preparations):
+                self._preparations[prepared]()
+                prepared += 1
             start = time.monotonic()
             is_new = self._let_in()
             is_new = self._tell_done() or is_new
@@ -177,7 +186,8 @@ class Watcher:
                 is_new = True
                 self._count -= len(taken)
                 for work in taken:
-                    _tell(work)
+                    if not _tell(work):
+                        self._arrived.append(work)
         return is_new
 
     def _pause(self, quiet_s: float, turn_s: float) -> float:
@@ -205,12 +215,16 @@ def _is_done(work: Completion, is_first: bool) -> bool:
         return is_first  # who waits asks again, and is told
 
 
-def _tell(work: Completion) -> None:
+def _tell(work: Completion) -> bool:
+    """False if it is not done after all: a device may learn of one piece later than of what comes after it."""
     try:
         work._end()
-        work._tell()
+        if not work._finished:
+            return False
     except Exception:
-        _log.exception("telling that %r is done failed", work)
+        _log.exception("asking about %r failed", work)
+    work._tell()
+    return True
 
 
 watcher = Watcher()
@@ -224,7 +238,9 @@ def _stop() -> None:
 
 def _after_fork() -> None:
     """In a child process: the thread stayed in the parent."""
+    preparations = watcher._preparations
     watcher.__init__()  # type: ignore[misc]
+    watcher._preparations = preparations
 
 
 # Registered before any device is opened: so it is called after the devices have waited for their work.

@@ -13,6 +13,7 @@ import pytest
 import kaio
 from kaio import f32
 from kaio.errors import CompletionTimeout
+from kaio.runtime.watching import watcher
 from tests.runtime.test_cuda import FAULT
 
 pytestmark = pytest.mark.gpu
@@ -194,3 +195,20 @@ def test_a_fault_is_raised_by_each_way_to_wait(strategy: str) -> None:
     ways = ["as_completed", "asyncio", "device", "each", "future", "stream", "trio", "wait", "within a second"]
     assert found.stdout == f"True ['ContextPoisonedError', 'KernelFault'] {ways}\n", found.stderr
     assert found.returncode == 0
+
+
+def test_the_thread_that_watches_does_not_disturb_captures_of_other_libraries(device: Any) -> None:
+    from kaio.runtime.cuda.completion import _ignore_captures
+    from kaio.runtime.cuda.driver import driver
+
+    modes: list[Any] = []
+
+    def ask() -> None:
+        _ignore_captures()
+        modes.append(driver.cuThreadExchangeStreamCaptureMode(driver.CUstreamCaptureMode(0))[1])
+
+    thread = threading.Thread(target=ask)  # the mode is that of a thread
+    thread.start()
+    thread.join(LIMIT_S)
+    assert modes == [driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED]
+    assert _ignore_captures in watcher._preparations

@@ -38,6 +38,14 @@ _SAFETY_S = 0.05  # the driver rings no bell after a fault: so often is asked fo
 _numbers = itertools.count(1)
 
 
+def _ignore_captures() -> None:
+    """Asking about an event would break a capture that another library has begun in another thread meanwhile."""
+    driver.cuThreadExchangeStreamCaptureMode(driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+
+
+watcher.prepare(_ignore_captures)
+
+
 class Events:
     """A pool of events of one device: making one costs more than recording it."""
 

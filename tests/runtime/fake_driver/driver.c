@@ -287,6 +287,16 @@ int cuStreamDestroy(Stream *s) {
     return 0;
 }
 int cuStreamWriteValue64(Stream *s, char *at, u64 v, unsigned f) { LOCKED(DO(WRITE_WORD, at, 0, 0, v)); }
+static __thread int capture_mode; /* of a thread: global (0) until it is changed */
+int cuThreadExchangeStreamCaptureMode(int *mode) {
+    int before = capture_mode;
+    capture_mode = *mode;
+    *mode = before;
+    pthread_mutex_lock(&lock);
+    note("capture mode %d\n", capture_mode);
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
 int cuStreamQuery(Stream *s) { LOCKED(r_ = real(s)->done < real(s)->given ? NOT_READY : 0); }
 int cuLaunchHostFunc(Stream *s, void *function, void *data) { LOCKED(note("host\n"); DO(HOST, function, data)); }
 int cuStreamGetPriority(Stream *s, int *p) { *p = real(s)->priority; return 0; }
