@@ -104,6 +104,14 @@ class Parameters:
             raise self._miscall(f"misses argument{'s' if len(missing) > 1 else ''} {listed}")
         return [given.get(param.name, param.default) for param in self.params]
 
+    def as_call(self, values: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What `bind` gave as the arguments of a call: by position, and by name what is given in no other way."""
+        if self._count >= 0:
+            return tuple(values), {}
+        pairs = list(zip(self.params, values, strict=True))
+        by_name = {param.name: value for param, value in pairs if param.kind == "keyword"}
+        return tuple(value for param, value in pairs if param.kind != "keyword"), by_name
+
     def _check_keyword(self, name: str, given: dict[str, Any]) -> None:
         kinds = {param.name: param.kind for param in self.params}
         if name in given:

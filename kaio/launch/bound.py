@@ -29,8 +29,10 @@ class BoundLaunch:
         self._prepare(values)
 
     def _prepare(self, values: list[Any]) -> None:
-        stream, variant, geometry, arguments, uses, shared_nbytes, together = self._launcher.ready(tuple(values), {})
-        if self._launcher._stream is None:
+        launcher = self._launcher
+        call = launcher.kernel.parameters.as_call(values)
+        stream, variant, geometry, arguments, uses, shared_nbytes, together = launcher.ready(*call)
+        if launcher._stream is None:
             stream = stream.device.stream_for(uses, is_bound=True)
         self._prepared = stream.prepare(
             variant.loaded,
@@ -39,9 +41,9 @@ class BoundLaunch:
             arguments,
             uses,
             shared_nbytes,
-            self._launcher.timed,
+            launcher.timed,
             together,
-            self._launcher.run,
+            launcher.run,
         )
         self._values, self._device = values, stream.device
 

@@ -51,7 +51,8 @@ class RecordedCall:
         __tracebackhide__ = is_message
         launcher = self._launcher
         values = changed(launcher.kernel, self._values, changes)
-        stream, variant, geometry, arguments, uses, shared_nbytes, together = launcher.ready(tuple(values), {})
+        call = launcher.kernel.parameters.as_call(values)
+        stream, variant, geometry, arguments, uses, shared_nbytes, together = launcher.ready(*call)
         return (
             stream, variant.loaded, geometry.grid, geometry.block, arguments, uses, shared_nbytes, launcher.timed,
             together, launcher.run,

@@ -237,10 +237,7 @@ class GpuBuffer(_Layout, Generic[T]):
                 memory.overwrite()
             self.check_usable()
             if self.is_contiguous:
-                stream = self.device.stream_for(((self, "Out"),))
-                done = stream.set(self, pattern)
-        if self.is_contiguous:
-            return stream.settled(done)
+                return self.device.stream_for(((self, "Out"),)).set(self, pattern)
         full = self.device.alloc_empty(self.shape, cast("type[T]", self.dtype))
         full.device.stream_for(((full, "Out"),)).set(full, pattern)
         return self.copy_from(full)

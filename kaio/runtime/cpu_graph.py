@@ -6,6 +6,7 @@ order of work goes by each call, as it does without a graph: two launches of a g
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kaio.errors import LaunchError
 from kaio.runtime.completion import Completion
-from kaio.runtime.cpu_stream import CpuStream, wait_at_prompt
+from kaio.runtime.cpu_stream import CpuCompletion, CpuStream, Enqueued, wait_at_prompt
 from kaio.runtime.graph import Graph
 from kaio.runtime.launch_order import LaunchOrder, Moment
 from kaio.runtime.recorded import Recorded
@@ -47,6 +48,16 @@ class _Kernel:
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class _Library:
+    """The call of another library, made by each launch of the graph."""
+
+    enqueue: Callable[[Stream], object]
+    uses: Uses
+    keep: Any
+    library: str
+
+
 class _Line:
     """What stands for a stream inside of a graph, where the order of work is looked at."""
 
@@ -66,11 +77,12 @@ class CpuGraph(Graph):
     """A graph of the CPU device."""
 
     device: CpuDevice
-    _calls: list[_Kernel | Callable[[], object]]  # of the works
+    _calls: list[_Kernel | _Library | Callable[[], object]]  # of the works
     _lines: dict[Stream, _Line]
+    _last_launch: Callable[[], CpuCompletion | None]
 
     def _begin(self) -> None:
-        self._calls, self._lines = [], {}
+        self._calls, self._lines, self._last_launch = [], {}, lambda: None
 
     def _make_lane(self, stream: Stream) -> Stream:
         assert isinstance(stream, CpuStream)
@@ -79,7 +91,7 @@ class CpuGraph(Graph):
     def _abandon(self) -> None:
         self._calls = []
 
-    def record(self, work: Recorded, call: _Kernel | Callable[[], object]) -> None:
+    def record(self, work: Recorded, call: _Kernel | _Library | Callable[[], object]) -> None:
         """Note one more call. The lock of the device is held."""
         self.add(work)
         self._calls.append(call)
@@ -96,25 +108,31 @@ class CpuGraph(Graph):
     def _submit(self, stream: Stream, timed: bool) -> Completion:
         assert isinstance(stream, CpuStream)
         with self.device._lock:
+            last = self._last_launch()
+            if last is not None and not last._finished and last.stream is not stream:
+                stream.wait_for(last)  # also where it writes nothing that orders them
             for memory in self._overwritten:
                 memory.overwrite()
             unwritten = {buffer.memory: buffer.memory.unwritten for buffer, _ in self._uses}
-            steps = self._steps(unwritten)
+            steps = self._steps(stream, unwritten)
             done = stream.submit(
                 partial(self._run, steps), self._uses, timed, what=self._what,
                 place=partial(self._place, stream, steps),
             )  # fmt: skip
             for memory, kept in unwritten.items():
                 memory.unwritten = kept
+            self._last_launch = weakref.ref(done)
         if any(isinstance(call, _Kernel) and call.loaded.kernel.breaks for call in self._calls):
             wait_at_prompt(done)
         return done
 
-    def _steps(self, unwritten: dict[Memory, Any]) -> list[_Step]:
+    def _steps(self, stream: CpuStream, unwritten: dict[Memory, Any]) -> list[_Step]:
         """What one launch of the graph does; `unwritten` is what nobody has written before, and then after it."""
         steps = []
         for work, call in zip(self._works, self._calls, strict=True):
-            if not isinstance(call, _Kernel):
+            if isinstance(call, _Library):
+                steps.append(_Step(work, Enqueued(stream, call.enqueue, call.uses, call.keep, call.library)))
+            elif not isinstance(call, _Kernel):
                 steps.append(_Step(work, call))
             elif call.loaded.is_full:  # which says itself where it writes
                 flight = self.device.watch(call.loaded, call.grid, call.block, work.uses, call.options.schedule)
@@ -196,6 +214,11 @@ class CpuLane(CpuStream):
         cluster = (1, 1, 1) if together is None else together.cluster
         call: Any = _Kernel(loaded, grid, block, bytes(arguments), shared_nbytes, cluster, options)
         done: Recorded = self.submit(call, uses, timed, loaded)
+        return done
+
+    def run(self, enqueue: Callable[[Stream], object], uses: Uses, keep: Any, library: str) -> Completion:
+        """Record the call of a library; see `Stream.run`."""
+        done: Recorded = self.submit(_Library(enqueue, uses, keep, library), uses, what=f"work of {library}")
         return done
 
     def submit(

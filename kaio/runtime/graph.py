@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, Never, Self
 from kaio.errors import BufferClosedError, KaioError, LaunchError, StaleBufferError
 from kaio.runtime.completion import Completion
 from kaio.runtime.elsewhere import Shown, answer, visible
+from kaio.runtime.foreign_stream import is_foreign_stream
 from kaio.runtime.recorded import Edges, Recorded
-from kaio.runtime.stream import works_of
+from kaio.runtime.stream import Stream, works_of
 
 if TYPE_CHECKING:
     from kaio.runtime.device import Device
     from kaio.runtime.memory import Memory
-    from kaio.runtime.stream import Stream, Uses
+    from kaio.runtime.stream import Uses
 
 __all__ = ["Graph"]
 
@@ -224,8 +225,9 @@ class Graph(metaclass=Shown):
 
     # Launching.
 
-    def launch(self, stream: Stream | None = None, *, timed: bool = False) -> Completion:
-        """Run all that was recorded, once, as one piece of work on `stream` (default: the device's current stream).
+    def launch(self, stream: Any = None, *, timed: bool = False) -> Completion:
+        """Run all that was recorded, once, as one piece of work on `stream`, one of kaio or of another library; by
+        default on the stream of a launch of the same buffers.
 
         It waits for the earlier work on its buffers, and later work on them waits for it, on whichever stream. Launches
         of one graph run one after the other. `timed=True` makes `elapsed_ms` of the completion known.
@@ -243,7 +245,9 @@ class Graph(metaclass=Shown):
             )
         if stream is None:
             stream = device.stream_for(self._uses)
-        elif getattr(stream, "device", None) is not device:
+        elif not isinstance(stream, Stream) and is_foreign_stream(stream):
+            stream = device.stream(foreign=stream)
+        if getattr(stream, "device", None) is not device:
             raise LaunchError(f"a graph of {device} is launched on a stream of it (got {stream!r})")
         if device.generation != self._generation:
             self._refuse_stale()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Never, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Never, Protocol
 
 from kaio.errors import CompletionTimeout, KaioError, LibraryError, UnsupportedFeatureError
 from kaio.program import Access
@@ -25,7 +25,6 @@ __all__ = [
 Uses = Sequence[tuple["GpuBuffer[Any]", Access]]
 Dims = tuple[int, int, int]
 
-C = TypeVar("C", bound=Completion)
 _PUBLIC = frozenset(("device", "handle", "is_done", "priority", "wait", "wait_for"))
 
 
@@ -156,12 +155,8 @@ class Stream(metaclass=Shown):
         raise NotImplementedError
 
     def set(self, target: GpuBuffer[Any], pattern: bytes) -> Completion:
-        """Repeat the bytes of one element over a contiguous buffer. Who calls it gives what it gives to `settled`."""
+        """Repeat the bytes of one element over a contiguous buffer."""
         raise NotImplementedError
-
-    def settled(self, done: C) -> C:
-        """The same work, waited for where every piece of work is. Without a lock: others may have to go on first."""
-        return done
 
     def run(self, enqueue: Callable[[Stream], object], uses: Uses, keep: Any, library: str) -> Completion:
         """Let another library put work here that uses these buffers, and keep things until it is done; see `run`."""

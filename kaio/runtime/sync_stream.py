@@ -52,9 +52,9 @@ class SyncStream(Stream):
         """See `Stream.copy`."""
         return _waited(super().copy(target, source))
 
-    def settled(self, done: C) -> C:
-        """See `Stream.settled`."""
-        return _waited(done)
+    def set(self, target: GpuBuffer[Any], pattern: bytes) -> Completion:
+        """See `Stream.set`."""
+        return _waited(super().set(target, pattern))
 
     def run(self, *args: Any) -> Completion:
         """See `Stream.run`."""

@@ -33,6 +33,16 @@ class Launched:
         return self.loaded.program.block.unpack(self.arguments)
 
 
+class _Every:
+    """The builds for blocks that are like the first: all are there, and none is used."""
+
+    def __contains__(self, build: Build) -> bool:
+        return True
+
+    def __bool__(self) -> bool:
+        return False
+
+
 @dataclass
 class Loaded:
     program: Program
@@ -40,6 +50,7 @@ class Loaded:
     name: str = ""
     short: None = None
     is_full: bool = False
+    rests: Any = field(default_factory=lambda: _Every())
 
     @property
     def kernel(self) -> Loaded:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+import kaio
 from kaio import f32
 from kaio.errors import BufferClosedError, LaunchError
 from kaio.launch import Launcher
@@ -60,6 +61,21 @@ def test_update_of_an_unknown_argument_is_refused(bound) -> None:
     assert str(caught.value) == (
         "kernel `saxpy` has no parameter `b`\n  help: its parameters are `saxpy(x: In[f32], y: InOut[f32], a: f32)`"
     )
+
+
+def test_parameters_that_are_given_by_name_are_bound_too(stream, cpu) -> None:
+    @kaio.kernel
+    def shift(y: kaio.InOut[f32], /, n: kaio.i32, *, a: f32, b: f32 = 1.0):
+        i = kaio.grid(1)
+        if i < n:
+            y[i] += a + b
+
+    y = cpu.alloc_zeros(4, f32)
+    bound = shift.over(4).bind(y, 3, a=2.0)
+    bound.launch().wait()
+    bound.update(b=2.0, n=2)
+    bound.launch().wait()
+    assert y.to_host().tolist() == [7, 7, 3, 0]
 
 
 def test_nothing_to_do_stays_a_completed_no_op(saxpy, stream, cpu, x) -> None:

@@ -492,17 +492,3 @@ def test_a_failure_that_only_a_future_was_asked_for_is_seen(latch_cpu: Any) -> N
     concurrent.futures.wait([future], LIMIT_S)
     assert isinstance(future.exception(LIMIT_S), kaio.KernelFault)
     stream.wait(LIMIT_S)
-
-
-def test_a_fill_that_is_waited_for_holds_up_no_other_thread(device: Any, latch: Any) -> None:
-    sync = kaio.Device(str(device).split()[0], completion="sync")
-    x, y = sync.alloc_zeros(4, f32), sync.alloc_zeros(4, f32)
-    latch.hold(sync.stream(completion="adaptive"), (x, "Out"))
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        filled = pool.submit(x.fill, 2)  # which waits for what is held
-        with sync.stream():
-            y.fill(3)
-        assert not filled.done()
-        latch.release()
-        filled.result(LIMIT_S)
-    assert (x.to_host().tolist(), y.to_host().tolist()) == ([2.0] * 4, [3.0] * 4)

@@ -152,3 +152,19 @@ def test_options_of_a_launch_hold_in_a_graph(cpu: Any) -> None:
     with cpu.graph() as graph:
         fill_all.grid(1).block(2).options(coverage=True).launch(x, 1.0)
     assert told(graph.launch()).kind == "coverage"
+
+
+def test_arguments_that_are_given_by_name_are_changed(cpu: Any) -> None:
+    @kaio.kernel
+    def shift(y: InOut[f32], *, a: f32, b: f32 = 1.0):
+        i = kaio.grid(1)
+        if i < y.size:
+            y[i] += a + b
+
+    y = cpu.alloc_zeros(4, f32)
+    with cpu.graph() as graph:
+        recorded = shift.over(4).launch(y, a=2.0)
+    graph.launch()
+    graph.update(recorded, b=4.0)
+    graph.launch()
+    assert y.to_host().tolist() == [9] * 4

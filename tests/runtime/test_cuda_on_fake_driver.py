@@ -15,25 +15,24 @@ COMPILER = shutil.which("cc")
 FILES = (
     "test_contract.py",
     "test_copies.py",
+    "test_completion.py",
     "test_cuda.py",
+    "test_cuda_completion.py",
     "test_cuda_faults.py",
     "test_cuda_graph.py",
     "test_envelope.py",
     "test_exact_waits.py",
     "test_foreign_streams.py",
     "test_graph.py",
+    "test_graph_library.py",
     "test_large_copies.py",
     "test_memory.py",
     "test_order.py",
     "test_pinned.py",
     "test_policy.py",
+    "test_processes.py",
     "test_quick_launch.py",
     "test_streams.py",
-)
-WAITING = (
-    "test_completion.py",
-    "test_cuda_completion.py",
-    "test_processes.py",
 )
 ISOLATED = (
     "isolated/test_contract.py",
@@ -44,7 +43,7 @@ ISOLATED = (
 )
 
 
-@pytest.mark.parametrize("files", [FILES, WAITING, ISOLATED], ids=["plain", "waiting", "isolated"])
+@pytest.mark.parametrize("files", [FILES, ISOLATED], ids=["plain", "isolated"])
 @pytest.mark.skipif(sys.platform != "linux" or COMPILER is None, reason="needs Linux and a C compiler")
 def test_the_cuda_device_keeps_the_contract_on_a_fake_driver(tmp_path: Path, files: tuple[str, ...]) -> None:
     pytest.importorskip("cuda.bindings")

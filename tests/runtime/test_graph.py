@@ -85,6 +85,29 @@ def test_copies_and_fills_are_recorded(device: kaio.Device, x: Any, y: Any) -> N
     np.testing.assert_array_equal(z.to_host()[10:], before[10:])
 
 
+def test_copies_from_and_to_pinned_arrays_are_made_at_each_launch(device: kaio.Device, x: Any, y: Any) -> None:
+    source, target = device.alloc_pinned(N, f32), device.alloc_pinned(N, f32)
+    with device.graph() as graph:
+        x.copy_from(source)
+        add(x, y)
+        y.copy_to(target)
+    found = []
+    for k in range(1, 4):
+        np.asarray(source)[:] = k
+        graph.launch().wait(60)
+        found.append(float(np.asarray(target)[-1]))
+    assert found == [1, 3, 6]
+
+
+def test_parts_that_do_not_lie_in_one_piece_are_copied_and_filled(device: kaio.Device) -> None:
+    x = device.alloc_zeros((4, 6), f32)
+    with device.graph() as graph:
+        x[:, ::2].fill(3)
+        x[1:, 1::2].copy_from(x[:3, ::2])
+    graph.launch()
+    assert x.to_host().tolist() == [[3, 0] * 3] + [[3] * 6] * 3
+
+
 def test_memory_made_inside_lives_in_the_graph_and_begins_with_zeros_at_each_launch(
     device: kaio.Device, x: Any, y: Any
 ) -> None:

@@ -93,6 +93,10 @@ class CudaGraph(Graph):
         finally:
             self.is_enqueuing = False
 
+    def keep(self, things: Any) -> None:
+        """Let things live as long as the graph and its launches."""
+        self._handles.kept.append(things)
+
     def _behind(self, work: Recorded) -> list[Any]:
         return [self._nodes[number].last for number in work.after]
 

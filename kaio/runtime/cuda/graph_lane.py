@@ -14,13 +14,19 @@ from kaio.runtime.cuda.driver import driver
 from kaio.runtime.cuda.launch import ArgumentBlock, CudaLoaded, launch_kernel, launch_together, with_room
 from kaio.runtime.cuda.stream import CudaStream
 from kaio.runtime.recorded import Recorded
-from kaio.runtime.stream import USUAL, Dims, RunOptions, Stream, Together, Uses
+from kaio.runtime.stream import USUAL, Dims, RunOptions, Stream, Together, Uses, library_error
 
 if TYPE_CHECKING:
     from kaio.runtime.cuda.device import CudaDevice
     from kaio.runtime.cuda.graph import CudaGraph
 
 __all__ = ["CudaLane", "Handles", "Kernel", "Node"]
+
+
+_ONLY_ENQUEUED = (
+    "While a graph is recorded, a library can do nothing but put work on the stream that it is given: what it makes, "
+    "loads or waits for, it has to do before. Often it is enough to call it once before the block."
+)
 
 
 class Handles:
@@ -126,6 +132,26 @@ class CudaLane(CudaStream):
             if loaded.state_at is not None:
                 self._graph.check(work, kernel)
             return work
+
+    def run(self, enqueue: Callable[[Stream], object], uses: Uses, keep: Any, library: str) -> Completion:
+        """Record the work of a library, as it puts it on this stream; see `Stream.run`."""
+        work = Recorded(self._of, f"work of {library}", None, uses)
+
+        def call() -> None:
+            self.device.enter_stream(self)
+            try:
+                enqueue(self)
+            finally:
+                self.device.leave_stream(self)
+
+        try:
+            self._graph.record_library(self, work, call)
+        except Exception as problem:
+            error = library_error(library, problem)
+            error.add_note(_ONLY_ENQUEUED)
+            raise error from problem
+        self._graph.keep(keep)
+        return work
 
     def submit(
         self,
