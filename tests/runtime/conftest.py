@@ -139,7 +139,7 @@ class FakeKernel:
 
     name = "fake"
     max_threads = short = None
-    breaks = is_full = False
+    breaks = is_full = rests = False
 
     def __init__(self, function: Callable[..., object]) -> None:
         self._function = function

@@ -545,7 +545,7 @@ def test_a_prepared_launch_repeats_and_notices_a_closed_buffer(cpu: Any) -> None
     x, seen = cpu.alloc_zeros(1, i32), []
 
     class Kernel:
-        name, max_threads, short, is_full = "count", None, None, False
+        name, max_threads, short, is_full, rests = "count", None, None, False, False
 
         class kernel:
             breaks = False
