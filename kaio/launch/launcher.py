@@ -429,7 +429,7 @@ class Launcher:
             is_fresh=variant.built.is_fresh,
             is_fixed=is_fixed,
             get_entered=device._entered.get,
-            default=stream if is_fixed else device._default_stream(),
+            default=stream if is_fixed else device.usual_sender(),
             pack=variant.pack,
             places=shared.places,
         )
@@ -442,7 +442,7 @@ class Launcher:
         if stream.device.kind != "cuda" or self.timed or geometry.build.check != "off" or geometry.wide or call.wide:
             return False
         policy = stream.policy
-        return policy.ordering == "managed" and policy.completion != "sync" and policy.streams == "one"
+        return policy.completion != "sync" and not stream.device.is_blocking
 
     def _placed(self, call: Call) -> Device:
         """The device named by `on`, which is not that of the buffers."""

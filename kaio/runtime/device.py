@@ -184,6 +184,10 @@ class Device(DeviceMemory):
             return entered[-1]
         return self._choice.for_bound(uses) if is_bound else self._choice.of(uses)
 
+    def usual_sender(self) -> Choice | Stream:
+        """What has the `send` of streams for work of which nothing is said: the stream, where it is always the same."""
+        return self._default_stream() if self.policy.streams == "one" else self._choice
+
     @cached_property
     def _choice(self) -> Choice:
         return choice_of(self.policy.streams, self._default_stream(), self.stream)

@@ -37,6 +37,11 @@ class Choice(Protocol):
     def for_bound(self, uses: Uses) -> Stream:
         """The stream for work that will be put there again and again."""
 
+    def send(
+        self, plan: Any, arguments: bytes, read: tuple[Memory, ...], written: tuple[Memory, ...]
+    ) -> Completion | None:
+        """`Stream.send` on the stream for this work, if that is found at a glance; else None."""
+
 
 def choice_of(streams: StreamChoice, default: Stream, make: Callable[[], Stream]) -> Choice:
     """The way to choose that a device was opened with."""
@@ -62,6 +67,11 @@ class _One:
         return self._stream
 
     for_bound = of
+
+    def send(
+        self, plan: Any, arguments: bytes, read: tuple[Memory, ...], written: tuple[Memory, ...]
+    ) -> Completion | None:
+        return self._stream.send(plan, arguments, read, written)
 
 
 class _Lease:
@@ -95,6 +105,11 @@ class _PerThread:
         return self.current()
 
     for_bound = of
+
+    def send(
+        self, plan: Any, arguments: bytes, read: tuple[Memory, ...], written: tuple[Memory, ...]
+    ) -> Completion | None:
+        return self.current().send(plan, arguments, read, written)
 
 
 class _Pool:
@@ -134,6 +149,20 @@ class _Pool:
             if access != "In":
                 self._bound[buffer.memory] = stream
         return stream
+
+    def send(
+        self, plan: Any, arguments: bytes, read: tuple[Memory, ...], written: tuple[Memory, ...]
+    ) -> Completion | None:
+        """A chain goes on where it is."""
+        for memory in read + written:
+            writer = memory.writer
+            if writer is not None:
+                stream = writer.stream
+                if stream not in self._chosen or not stream.ends_with(writer):
+                    return None
+                self._chosen[stream] = next(self._turns)
+                return stream.send(plan, arguments, read, written)
+        return None
 
     def _home(self, earlier: Completion) -> Any:
         """The stream of earlier work, if that is one of the pool and nothing was put there since."""

@@ -143,6 +143,24 @@ def test_bound_launches_that_take_each_others_results_share_a_stream_of_the_pool
     assert (z.to_host().tolist(), other.to_host().tolist()) == ([2] * 8, [1] * 8)
 
 
+@pytest.mark.gpu
+def test_a_chain_of_launches_goes_the_quick_way_in_a_pool_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    from examples.saxpy import saxpy
+
+    device: Any = kaio.Device("cuda:0", streams="pool")
+    x, y = (device.alloc_from(np.ones(64, np.float32)) for _ in range(2))
+    launcher, first = saxpy.over(64), None
+    for _ in range(3):
+        first = launcher.launch(x, y, 1.0)
+    assert first is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(type(first.stream), "submit", None)
+        found = [launcher.launch(x, y, 1.0) for _ in range(3)]
+    assert {done.stream for done in found} == {first.stream}
+    assert (y.to_host() == 7).all()
+    device.wait(60)
+
+
 # Priorities.
 
 

@@ -201,7 +201,7 @@ class CudaStream(Stream):
         self, loaded: CudaLoaded, grid: Dims, block: Dims, shared_nbytes: int, together: Together | None
     ) -> NativeCall | None:
         """A native launch, where one on this stream needs nothing that `submit` or `launch` have besides."""
-        if type(self) is not CudaStream or self.policy.ordering != "managed":
+        if type(self) is not CudaStream:
             return None
         if loaded.state_at is not None or 0 in grid:
             return None
