@@ -26,7 +26,7 @@ from kaio.runtime.device_memory import MemoryInfo
 from kaio.runtime.failures import Failures
 from kaio.runtime.foreign import Foreign
 from kaio.runtime.foreign_stream import read_handle
-from kaio.runtime.host_memory import HostMemory, Written
+from kaio.runtime.host_memory import Written
 from kaio.runtime.host_short import ShortLaunches
 from kaio.runtime.launch_order import LaunchOrder
 from kaio.runtime.leaving import finish
@@ -235,9 +235,9 @@ class CpuDevice(Device):
     def _download(self, host: np.ndarray[Any, Any], pointer: int) -> None:
         copy_bytes(host.ctypes.data, pointer, host.nbytes)
 
-    def _pin(self, nbytes: int) -> tuple[int, Any]:
-        made = HostMemory(nbytes)
-        return made.address, made
+    def copies(self, target: GpuBuffer[Any], source: GpuBuffer[Any] | None) -> bool:
+        """All are memory of the host here."""
+        return True
 
     def _takes(self, foreign: Foreign) -> bool:
         return foreign.kind == "cpu"

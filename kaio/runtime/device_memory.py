@@ -17,12 +17,14 @@ from kaio.runtime.buffer import GpuBuffer
 from kaio.runtime.conversion import check_unmasked
 from kaio.runtime.elsewhere import Shown
 from kaio.runtime.foreign import Foreign, read_foreign
+from kaio.runtime.host_memory import HostMemory
 from kaio.runtime.layout import byte_range, contiguous_strides, overlay, read_shape
 from kaio.runtime.memory import Memory, stale
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kaio.runtime.completion import Completion
     from kaio.runtime.device import Device
     from kaio.runtime.pinned import PinnedArray
 
@@ -81,7 +83,22 @@ class DeviceMemory(metaclass=Shown):
         raise NotImplementedError
 
     def _pin(self, nbytes: int) -> tuple[int, Any]:
-        """Memory of the host that this device copies from and to by itself: its address, and what keeps it."""
+        """Memory of the host, pinned where the device copies from and to it by itself: where it is, what keeps it."""
+        made = HostMemory(nbytes)
+        return made.address, made
+
+    def copies(self, target: GpuBuffer[Any], source: GpuBuffer[Any] | None) -> bool:
+        """Whether a stream of this device copies between these layouts; None: elements that lie side by side."""
+        if target.memory.is_host or not target.is_contiguous:
+            return False
+        return source is None or (source.is_contiguous and not source.memory.is_host)
+
+    def takes_from(self, other: Device) -> bool:
+        """Whether copies from that device are work on a stream of this one: `copy_across`."""
+        return False
+
+    def copy_across(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
+        """Copy between contiguous buffers of one shape, from a device of which this one takes."""
         raise NotImplementedError
 
     def _takes(self, foreign: Foreign) -> bool:
@@ -132,6 +149,11 @@ class DeviceMemory(metaclass=Shown):
         >>> kaio.Device("cpu").alloc_from([[1.0, 2.0]])
         GpuBuffer(f64[1, 2] on cpu)
         """
+        if isinstance(array, GpuBuffer):
+            array.check_usable()
+            copied: GpuBuffer[Any] = self.alloc_empty(array.shape, cast("Any", array.dtype))
+            copied.copy_from(array)
+            return copied
         self._itself.refuse_recorded(
             "an array of the host cannot be copied",
             "make the buffer before the block, and copy into it before each launch of the graph",
@@ -145,8 +167,6 @@ class DeviceMemory(metaclass=Shown):
         )
 
     def _host_array(self, array: Any) -> np.ndarray[Any, Any]:
-        if isinstance(array, GpuBuffer):
-            return array.to_host()
         check_unmasked(array)
         if not isinstance(array, np.ndarray):
             foreign = read_foreign(array, self._itself)

@@ -93,7 +93,8 @@ class Memory:
                 self.readers = _pending(self.readers)
             self.readers[stream] = done
             alone = len(self.readers) == 1 and (self.writer is None or self.writer.stream is stream) and not self.beside
-            self.stream = stream if alone and self.foreign_stream is None and not self.guests else None
+            is_own = stream.device is self.device  # on a stream of another device it is not given back
+            self.stream = stream if alone and is_own and self.foreign_stream is None and not self.guests else None
 
     def _record_beside(self, stream: Stream, done: Completion, writes: bool) -> None:
         """Note a use that comes after the earlier ones on its own stream alone."""

@@ -14,10 +14,11 @@ from kaio.dtypes import dtype_of
 from kaio.errors import KaioError
 from kaio.runtime.completion import Completion
 from kaio.runtime.conversion import check_unmasked
-from kaio.runtime.layout import contiguous_strides, overlay, rectangles
+from kaio.runtime.layout import overlay
 
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
+    from kaio.runtime.device import Device
 
 __all__ = ["check_out", "copy_in", "copy_out", "read"]
 
@@ -37,36 +38,39 @@ def copy_in(target: GpuBuffer[Any], source: Any) -> Completion:
     target.check_usable()
     target._check_writable()
     if isinstance(source, PinnedArray):
-        is_direct = device.kind == "cpu" or (
-            source.device.kind == "cuda" and target.is_contiguous and other.is_contiguous
-        )
-        if not is_direct:
+        if not device.copies(target, other):
             return _copy_host(target, source.array)
         done = device.stream_for(((target, "Out"), (other, "In"))).copy(target, other)
         if source.has_views and not target._is_recorded():
             done._block(None)  # whoever has one may write at any time
         return done
     if other.device is not device:
-        return _copy_host(target, other.to_host())
+        return _copy_across(target, other)
     if other.memory is target.memory and _meet(target, other):
         other = other.copy()  # elements would be overwritten before they are copied
-    if device.kind == "cuda" and not _is_simple(target, other):
+    if not device.copies(target, other):
         return _copy_host(target, other.to_host())
     return device.stream_for(((target, "Out"), (other, "In"))).copy(target, other)
+
+
+def _copy_across(target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
+    """Copy from another device: by the GPUs, if both are such, else through this process."""
+    device = target.device
+    if not device.takes_from(source.device):
+        return _copy_host(target, source.to_host())
+    device.refuse_recorded("a buffer of another device cannot be copied", "copy before each launch of the graph")
+    if not source.is_contiguous:
+        source = source.copy()
+    if target.is_contiguous:
+        return device.copy_across(target, source)
+    packed: Any = device.alloc_empty(source.shape, cast("Any", source.dtype))
+    device.copy_across(packed, source)
+    return copy_in(target, packed)
 
 
 def _meet(one: GpuBuffer[Any], two: GpuBuffer[Any]) -> bool:
     (first, first_end), (second, second_end) = one.byte_range, two.byte_range
     return first < second_end and second < first_end
-
-
-def _is_simple(target: GpuBuffer[Any], source: GpuBuffer[Any] | None) -> bool:
-    """Whether a GPU copies from one layout to another, or to and from elements side by side, in few pieces."""
-    itemsize = target.dtype.itemsize
-    strides = contiguous_strides(target.shape, itemsize) if source is None else source.strides
-    if (target.is_contiguous and (source is None or source.is_contiguous)) or not target.size:
-        return True
-    return bool(rectangles(0, 0, target.shape, (target.strides, strides), itemsize))
 
 
 def _copy_host(target: GpuBuffer[Any], source: Any) -> Completion:
@@ -80,7 +84,7 @@ def _copy_host(target: GpuBuffer[Any], source: Any) -> Completion:
     host = np.asarray(source)
     target._check_like(source, host.shape, dtype_of(host.dtype))
     target._check_writable()
-    if device.kind == "cuda" and not target.is_contiguous and target.size and _is_simple(target, None):
+    if device.kind != "cpu" and not target.is_contiguous and target.size and device.copies(target, None):
         return copy_in(target, device.alloc_from(host))  # which the device lays out
     target._wait(writes=True)
     write(target, host)
@@ -91,14 +95,9 @@ def copy_out(source: GpuBuffer[Any], out: Any) -> Completion:
     """Copy a buffer to the host; see `GpuBuffer.copy_to`."""
     from kaio.runtime.pinned import PinnedArray
 
-    device = source.device
-    is_pinned = isinstance(out, PinnedArray)
-    if out is not None and (not is_pinned or (device.kind == "cuda" and out.device.kind == "cpu")):
-        if is_pinned:
-            out.array[...] = source.to_host()
-        done = Completion.completed(device.current_stream())
-        done._output = out if is_pinned else source.to_host(out)
-        return done
+    device, is_pinned = source.device, isinstance(out, PinnedArray)
+    if out is not None and not is_pinned:
+        return _done(device, source.to_host(out))
     source.check_usable()
     if out is None:
         device.refuse_recorded("an array cannot be made for each launch", "copy into one of `device.alloc_pinned(…)`")
@@ -106,17 +105,22 @@ def copy_out(source: GpuBuffer[Any], out: Any) -> Completion:
     else:
         into = out
         into.buffer._check_like(source, source.shape, source.dtype)
-    if device.kind == "cuda" and not (source.is_contiguous and into.buffer.is_contiguous):
-        if not into.buffer.is_contiguous:
-            raise KaioError(
-                "`out` must be contiguous to be copied into", help="copy into a part that is, or into NumPy"
-            )
+    if not source.is_contiguous and not device.copies(into.buffer, source) and device.copies(into.buffer, None):
         source = source.copy()
+    if not device.copies(into.buffer, source):
+        into.array[...] = source.to_host()
+        return _done(device, into.array if out is None else into)
     result = into.bare() if out is None else into
     done = device.stream_for(((into.buffer, "Out"), (source, "In"))).copy(into.buffer, source)
     done._output = result
     if out is not None and into.has_views and not source._is_recorded():
         done._block(None)  # whoever has one may look at any time
+    return done
+
+
+def _done(device: Device, result: Any) -> Completion:
+    done = Completion.completed(device.current_stream())
+    done._output = result
     return done
 
 
@@ -135,7 +139,7 @@ def read(buffer: GpuBuffer[Any], out: Array | None) -> Array:
         host = out if out is not None and out.flags.c_contiguous else np.empty(buffer.shape, buffer.dtype.numpy)
         if buffer.size:
             buffer.device._download(host, buffer.pointer)
-    elif buffer.device.kind == "cuda" and buffer.size and _is_simple(buffer, None):
+    elif buffer.device.kind != "cpu" and buffer.size and buffer.device.copies(buffer, None):
         packed = buffer.copy()  # by the device, where it can
         packed._wait(writes=False)
         return read(packed, out)

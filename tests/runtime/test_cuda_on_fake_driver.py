@@ -28,6 +28,7 @@ FILES = (
     "test_large_copies.py",
     "test_memory.py",
     "test_order.py",
+    "test_peers.py",
     "test_pinned.py",
     "test_policy.py",
     "test_processes.py",
@@ -50,7 +51,7 @@ def test_the_cuda_device_keeps_the_contract_on_a_fake_driver(tmp_path: Path, fil
     library = tmp_path / "libcuda.so.1"
     build = [str(COMPILER), "-O1", "-shared", "-fPIC", "-pthread", "-Wl,-soname,libcuda.so.1", "-o", str(library)]
     subprocess.run([*build, str(HERE / "fake_driver" / "driver.c"), "-ldl"], check=True, timeout=120)
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "KAIO_REQUIRE_GPU": "1"}
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "KAIO_REQUIRE_GPU": "1", "KAIO_FAKE_GPUS": "2"}
     tests = [str(HERE / name) for name in files]
     # A limit for each test: one that hangs is named, with the stack of every thread.
     options = ["-p", "no:cacheprovider", "--timeout", "60", "-o", "faulthandler_timeout=50"]

@@ -49,8 +49,8 @@ watcher.prepare(_ignore_captures)
 class Events:
     """A pool of events of one device: making one costs more than recording it."""
 
-    def __init__(self, flags: int, ask: Callable[[tuple[Any, ...]], Any]) -> None:
-        self._flags, self._ask = flags, ask
+    def __init__(self, flags: int, ask: Callable[[tuple[Any, ...]], Any], current: Callable[[], Any]) -> None:
+        self._flags, self._ask, self._current = flags, ask, current
         self.free: list[Any] = []
 
     def record(self, stream: Any) -> Event:
@@ -65,7 +65,8 @@ class Events:
         try:
             handle = self.free.pop()
         except IndexError:
-            handle = self._ask(driver.cuEventCreate(self._flags))
+            with self._current():  # an event is of the context that is current, and for its streams alone
+                handle = self._ask(driver.cuEventCreate(self._flags))
         event = Event(handle, self)
         return driver.cuEventRecord(handle, stream)[0], event
 

@@ -33,6 +33,7 @@ from kaio.runtime.device_memory import MemoryInfo
 from kaio.runtime.failures import note_unseen
 from kaio.runtime.foreign import Foreign, handle_of
 from kaio.runtime.foreign_stream import LEGACY
+from kaio.runtime.layout import contiguous_strides, rectangles
 from kaio.runtime.leaving import finish
 from kaio.runtime.memory import Memory
 from kaio.runtime.policy import USUAL_POLICY, Policy
@@ -64,6 +65,7 @@ class CudaDevice(Device):
     _context: Any
     pool: Pool
     pinned: PinnedPool
+    _peers: set[int]  # GPUs whose memory this one was let reach
     _threads: threading.local
     _loaded: dict[int, CudaLoaded]
     _held: list[tuple[Any, list[Completion]]]
@@ -108,13 +110,13 @@ class CudaDevice(Device):
         self.scratch = ArgumentBlock(_MAX_ARGUMENTS_NBYTES + 16)
         self.records, self.watched = Records(self), {}
         self.waiters = Waiters(self)
-        self.events = Events(int(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING), self.ask)
-        self.timing_events = Events(int(driver.CUevent_flags.CU_EVENT_DEFAULT), self.ask)
+        self.events = Events(int(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING), self.ask, self.current)
+        self.timing_events = Events(int(driver.CUevent_flags.CU_EVENT_DEFAULT), self.ask, self.current)
         with self.current():
             least, greatest = done(driver.cuCtxGetStreamPriorityRange())
             self._priorities = int(least), int(greatest)
             self.pool = Pool(self)
-        self.pinned = PinnedPool(self)
+        self.pinned, self._peers = PinnedPool(self), set()
         self._default, self._copies, self._frees, self._reads = (CudaStream.make(self) for _ in range(4))
         self._uploads, self._downloads = Staging(self, self._copies.raw), Staging(self, self._reads.raw)
 
@@ -454,7 +456,55 @@ class CudaDevice(Device):
         self.ask(self.call(function, target, source, nbytes, self._copies.raw))
         self.ask(driver.cuStreamSynchronize(self._copies.raw))
 
+    # Other GPUs.
+
+    def takes_from(self, other: Device) -> bool:
+        """Whether copies from that device are work on a stream of this one."""
+        return isinstance(other, CudaDevice)
+
+    def copy_across(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
+        """Copy between contiguous buffers of one shape, from another GPU; events order it on both."""
+        other: Any = source.device
+        if other.ordinal != self.ordinal:
+            self._be_peer_of(other)
+        stream: Any = self.stream_for(((target, "Out"),))
+        for earlier in source.memory.users(writes=False):
+            stream.wait_for(earlier)
+        if not target.nbytes:
+            return Completion.completed(stream)
+        function: Any = driver.cuMemcpyPeerAsync
+        arguments: tuple[Any, ...] = (target.pointer, self._context, source.pointer, other._context)
+        if other.ordinal == self.ordinal:  # the same GPU, opened with other options
+            function, arguments = driver.cuMemcpyDtoDAsync, (target.pointer, source.pointer)
+        with self._lock:
+            work: CudaCompletion = stream.submit(function, (*arguments, target.nbytes, stream.raw), ((target, "Out"),))
+            work._what = "copy"
+            work._mark()  # now, so that the other device needs nothing of this one to wait for it
+        with other._lock:
+            source.memory.record(stream, work, writes=False)
+        return work
+
+    def _be_peer_of(self, other: CudaDevice) -> None:
+        """Let this GPU reach the memory of another by itself, where it can: else the driver goes through the host."""
+        if other.ordinal in self._peers:
+            return
+        self._peers.add(other.ordinal)
+        handles = [done(driver.cuDeviceGet(ordinal)) for ordinal in (self.ordinal, other.ordinal)]
+        if done(driver.cuDeviceCanAccessPeer(*handles)):
+            other.pool.share_with(self.ordinal)
+
     # Other libraries.
+
+    def copies(self, target: GpuBuffer[Any], source: GpuBuffer[Any] | None) -> bool:
+        """Pinned memory in one piece, and all layouts that are few pieces for the driver."""
+        if (target.is_contiguous and (source is None or source.is_contiguous)) or not target.size:
+            hosts = [one.device for one in (target, source) if one is not None and one.memory.is_host]
+            return all(isinstance(maker, CudaDevice) for maker in hosts)  # others pin none
+        if target.memory.is_host or (source is not None and source.memory.is_host):
+            return False
+        itemsize = target.dtype.itemsize
+        strides = contiguous_strides(target.shape, itemsize) if source is None else source.strides
+        return bool(rectangles(0, 0, target.shape, (target.strides, strides), itemsize))
 
     def _pin(self, nbytes: int) -> tuple[int, Any]:
         block = self.pinned.take(nbytes)

@@ -124,6 +124,14 @@ class Pool:
             self.flush()
         return tails
 
+    def share_with(self, ordinal: int) -> None:
+        """Let another GPU reach the memory by itself."""
+        access = driver.CUmemAccessDesc()
+        access.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        access.location.id = ordinal
+        access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+        self._device.ask(driver.cuMemPoolSetAccess(self.handle, [access], 1))
+
     # Figures.
 
     def set_threshold(self, nbytes: int | None) -> None:

@@ -15,19 +15,19 @@ typedef uint64_t u64;
 typedef struct Op { struct Op *next; int kind; char *a, *b; u64 n, v, w; } Op;
 typedef struct { void **nodes; int count; } Tips;  // of a capture (graphs.c): what comes next is behind these
 typedef struct Stream {
-    pthread_t thread; Op *head, **tail; u64 given, done; int closing, priority;
+    pthread_t thread; Op *head, **tail; u64 given, done, context; int closing, priority;
     struct Capture *capture; Tips tips; struct Stream *joined[16]; int joined_count;
 } Stream;
 // Each recording of an event has a fence of its own: who waits for an earlier one is not disturbed. Fences are leaked.
 typedef struct { int done; double when; } Fence;
-typedef struct { Fence *fence; struct Capture *capture; Tips tips; } Event;
+typedef struct { Fence *fence; struct Capture *capture; Tips tips; u64 context; } Event;
 typedef struct Free { struct Free *next; char *at; u64 n; } Free;
 enum { COPY, SET, RECORD, WAIT_EVENT, WAIT_WORD, WRITE_WORD, FREE, HOST, GRAPH, NOTHING, SAXPY, FAULT, CHECKED, TRAPPING, TRAP, ENDLESS, HOLD, HUNGRY, KINDS };
 static const char *KERNELS[KINDS] = {[SAXPY] = "saxpy", [FAULT] = "fault", [CHECKED] = "checked", [TRAPPING] = "trapping",
     [TRAP] = "trap", [ENDLESS] = "endless", [HOLD] = "hold", [HUNGRY] = "hungry"};
 typedef struct { u64 key, block; unsigned thread, site; int64_t index, size; } Entry;
 typedef struct { u64 key; unsigned count; u64 barrier; Entry *ring; } State;  // kaio/fault_abi.py
-enum { NOT_READY = 600, INVALID_CONTEXT = 201, OUT_OF_MEMORY = 2, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719 };
+enum { INVALID_HANDLE = 400, NOT_READY = 600, INVALID_CONTEXT = 201, OUT_OF_MEMORY = 2, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719 };
 
 char kaio_log[1 << 22];
 int kaio_queue = 1 << 30;  // a launch blocks while a stream holds so much work, as a GPU's queue has an end; 10 s at most
@@ -36,7 +36,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static int error;
 static Free *freed;
-static __thread u64 context;
+static __thread u64 context, below[16];  // the current one, and those it was pushed on
+static __thread int depth;
 
 static void note(const char *format, ...) {
     va_list args;
@@ -187,8 +188,10 @@ static int drain(Stream *stream) {
 
 int cuInit(unsigned f) { return 0; }
 int cuDriverGetVersion(int *v) { *v = 13000; return 0; }
-int cuDeviceGetCount(int *n) { *n = 1; return 0; }
+// KAIO_FAKE_GPUS: how many there are. Each has a context and a pool of its own; nothing of one is taken for another's.
+int cuDeviceGetCount(int *n) { const char *many = getenv("KAIO_FAKE_GPUS"); *n = many ? atoi(many) : 1; return 0; }
 int cuDeviceGet(int *d, int ordinal) { *d = ordinal; return 0; }
+int cuDeviceCanAccessPeer(int *can, int d, int peer) { *can = !getenv("KAIO_FAKE_NO_PEERS"); return 0; }
 int cuDeviceGetName(char *s, int n, int d) { strncpy(s, "Fake GPU", n); return 0; }
 int cuDeviceGetAttribute(int *v, int which, int d) {
     static const int known[][2] = {{1, 1024}, {2, 1024}, {3, 1024}, {4, 64}, {5, 2147483647}, {6, 65535}, {7, 65535},
@@ -197,14 +200,15 @@ int cuDeviceGetAttribute(int *v, int which, int d) {
     for (unsigned k = 0; k < sizeof known / sizeof *known; k++) if (known[k][0] == which) *v = known[k][1];
     return 0;
 }
-int cuDevicePrimaryCtxRetain(u64 *c, int d) { *c = 77; return 0; }
+int cuDevicePrimaryCtxRetain(u64 *c, int d) { *c = 77 + d; return 0; }
 int cuCtxGetCurrent(u64 *c) { *c = context; return 0; }
 int cuCtxSetCurrent(u64 c) { context = c; return 0; }
-int cuCtxPushCurrent(u64 c) { context = c; return 0; }
-int cuCtxPopCurrent(u64 *c) { context = 0; return 0; }
+int cuCtxPushCurrent(u64 c) { below[depth++] = context; context = c; return 0; }
+int cuCtxPopCurrent(u64 *c) { *c = context; context = below[--depth]; return 0; }
 int cuCtxGetStreamPriorityRange(int *least, int *greatest) { *least = 0; *greatest = -5; return context ? 0 : INVALID_CONTEXT; }
 int cuCtxSynchronize(void) { int r = unsafe(); return r ? r : error; }
-int cuMemPoolCreate(u64 *p, int *properties) { *p = 55; return properties[0] != 1 || properties[2] != 1; }
+int cuMemPoolCreate(u64 *p, int *properties) { *p = 55 + properties[3]; return properties[0] != 1 || properties[2] != 1; }
+int cuMemPoolSetAccess(u64 p, void *access, size_t n) { note("peers\n"); return 0; }
 int cuMemPoolSetAttribute(u64 p, int which, void *v) { return 0; }
 int cuMemPoolGetAttribute(u64 p, int which, u64 *v) { *v = 0; return 0; }
 int cuMemPoolTrimTo(u64 p, size_t n) { note("trim\n"); return 0; }
@@ -236,6 +240,7 @@ int cuMemFreeHost(void *at) {
 typedef struct { u64 n, pad[7]; } Head;  // 64 bytes in front of every allocation
 int cuMemAllocFromPoolAsync(char **at, size_t n, u64 pool, Stream *s) {
     if (n > 1ull << 34) return OUT_OF_MEMORY;
+    if (pool - 55 != s->context - 77) return 1;
     LOCKED(
         note("alloc %zu\n", n);
         for (Free **f = &freed; *f; f = &(*f)->next) if ((*f)->n == n) { *at = (*f)->at; *f = (*f)->next; goto found; }
@@ -248,6 +253,10 @@ int cuMemAllocFromPoolAsync(char **at, size_t n, u64 pool, Stream *s) {
 int cuMemFreeAsync(char *at, Stream *s) { LOCKED(note("free\n"); DO(FREE, at, 0, ((Head *)at - 1)->n)); }
 int cuMemcpyHtoDAsync(char *to, char *from, size_t n, Stream *s) { LOCKED(DO(COPY, to, from, n); if (!is_pinned(from, n)) r_ = drain(s)); }
 int cuMemcpyDtoHAsync(char *to, char *from, size_t n, Stream *s) { LOCKED(DO(COPY, to, from, n); if (!is_pinned(to, n)) r_ = drain(s)); }
+int cuMemcpyPeerAsync(char *to, u64 into, char *from, u64 of, size_t n, Stream *s) {
+    if (into < 77 || of < 77 || into == of) return 1;
+    LOCKED(note("peer\n"); DO(COPY, to, from, n));
+}
 typedef struct { u64 x, y, kind; char *host, *device; u64 array, pitch; } Side;
 typedef struct { Side from, to; u64 width, height; } Copy2D;
 int cuMemcpy2DAsync(Copy2D *c, Stream *s) {
@@ -273,6 +282,7 @@ COLUMN(32)
 int cuStreamCreateWithPriority(Stream **made, unsigned flags, int priority) {
     Stream *s = *made = calloc(1, sizeof *s);
     s->tail = &s->head;
+    s->context = context;
     s->priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
     int problem = pthread_create(&s->thread, 0, serve, s);
     if (!problem) pthread_detach(s->thread); /* nobody joins it: its stack goes when it ends */
@@ -300,7 +310,7 @@ int cuThreadExchangeStreamCaptureMode(int *mode) {
 int cuStreamQuery(Stream *s) { LOCKED(r_ = real(s)->done < real(s)->given ? NOT_READY : 0); }
 int cuLaunchHostFunc(Stream *s, void *function, void *data) { LOCKED(note("host\n"); DO(HOST, function, data)); }
 int cuStreamGetPriority(Stream *s, int *p) { *p = real(s)->priority; return 0; }
-int cuStreamGetCtx(Stream *s, u64 *c) { *c = (u64)s > 2 ? 77 : context; return *c ? 0 : INVALID_CONTEXT; }
+int cuStreamGetCtx(Stream *s, u64 *c) { *c = (u64)s > 2 ? s->context : context; return *c ? 0 : INVALID_CONTEXT; }
 int cuStreamSynchronize(Stream *s) { int r = unsafe(); if (r) return r; LOCKED(r_ = drain(s)); }
 int cuEventSynchronize(Event *e) { int r = unsafe(); if (r) return r; LOCKED(while (e->fence && !e->fence->done && !error) pthread_cond_wait(&changed, &lock); r_ = error); }
 int cuStreamWaitEvent(Stream *s, Event *e, unsigned f) {
@@ -309,9 +319,10 @@ int cuStreamWaitEvent(Stream *s, Event *e, unsigned f) {
     LOCKED(note("wait\n"); if (e->fence) DO(WAIT_EVENT, (char *)e->fence));
 }
 int cuStreamWaitValue32(Stream *s, char *at, uint32_t v, unsigned f) { LOCKED(note("hold\n"); DO(WAIT_WORD, at, 0, 0, v)); }
-int cuEventCreate(Event **e, unsigned f) { *e = calloc(1, sizeof **e); return 0; }
+int cuEventCreate(Event **e, unsigned f) { *e = calloc(1, sizeof **e); (*e)->context = context; return context ? 0 : INVALID_CONTEXT; }
 int cuEventDestroy(Event *e) { return 0; } /* and leaks it: somebody may still wait for it */
 int cuEventRecord(Event *e, Stream *s) {
+    if ((u64)s > 2 && e->context != s->context) return INVALID_HANDLE;
     s = real(s);
     if (s->capture) LOCKED(r_ = captured_record(e, s));
     e->capture = 0;
@@ -334,6 +345,7 @@ int cuFuncSetAttribute(u64 f, int which, int v) { return v > 232448; }
 int cuLaunchKernel(u64 f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
                    Stream *s, void *parameters, void **extra) {
     if (!context) return INVALID_CONTEXT;
+    if ((u64)s > 2 && s->context != context) return INVALID_HANDLE;
     if (bx * by * bz > 1024 || parameters) return 1;
     if (f == HUNGRY) return OUT_OF_MEMORY;  // no room for what its threads have of their own
     size_t n = extra ? *(size_t *)extra[3] : 0;
