@@ -30,7 +30,7 @@ __all__ = ["pause_after", "watcher"]
 _log = logging.getLogger("kaio")
 
 # A sleep of 20 us takes about 70 with the timer slack of Linux.
-_SHORTEST_S, _LONGEST_S = 20e-6, 1e-3
+_SHORTEST_S, _LONG_S, _LONGEST_S = 20e-6, 1e-3, 5e-3
 _LIVELY_S = 300e-6  # after this long without news, to wait natively costs less than to go on asking
 _SAFETY_S = 0.05
 _BATCH = 64  # are told at one go, before others have the GIL: some 0.3 ms
@@ -39,8 +39,8 @@ _STOP_S, _CALLBACKS_S = 5.0, 0.5
 
 
 def pause_after(waited_s: float) -> float:
-    """How long to sleep before asking again: a small part of the time since the last news."""
-    return min(max(waited_s / 16, _SHORTEST_S), _LONGEST_S)
+    """How long to sleep before asking again: a small part of the time since the last news, so that few wake-ups do."""
+    return min(max(waited_s / 16, _SHORTEST_S), max(_LONG_S, min(waited_s / 64, _LONGEST_S)))
 
 
 class _Line:

@@ -114,4 +114,5 @@ def test_work_that_comes_when_it_has_ended_is_waited_for(notes: Any) -> None:
 
 
 def test_pauses_grow_with_the_time_that_nothing_happened() -> None:
-    assert [pause_after(waited_s) for waited_s in (0, 1e-3, 0.1, 10)] == [20e-6, 1e-3 / 16, 1e-3, 1e-3]
+    found = [pause_after(waited_s) for waited_s in (0, 1e-3, 32e-3, 0.1, 10)]
+    assert found == [20e-6, 1e-3 / 16, 1e-3, 0.1 / 64, 5e-3]
