@@ -370,6 +370,32 @@ def test_a_fault_names_a_kernel_that_was_followed_by_many_launches_of_another() 
     assert out == "('fault', 'saxpy') None\nwith KAIO_SYNC=1 in the environment the one is named\n"
 
 
+def test_a_kernel_on_a_stream_that_is_gone_may_have_failed_too() -> None:
+    out = _outcome(f"""
+        from tests.runtime.conftest import CudaLatch
+
+        other = CudaProgram("saxpy", "sm_80", (), 32, 0, ptx="", cubin={SAXPY.encode() + bytes(1)!r})
+        gpu.load(program), gpu.load(other)
+        latch = CudaLatch(gpu)
+        gone = gpu.stream()
+        latch.hold(gone)
+        gone.launch(gpu.load(program), (1, 1, 1), (1, 1, 1), b"", ())
+        del gone
+        last = gpu.current_stream().launch(gpu.load(other), (1, 1, 1), (1, 1, 1), bytes(32), ())
+        latch.release()
+        try:
+            for _ in range(100_000):
+                last.wait()
+                gpu.alloc_zeros(3, kaio.f32)
+            print("no fault")
+        except kaio.KernelFault as problem:
+            print(sorted(problem.facts["kernels"]))
+        except kaio.ContextPoisonedError as problem:
+            print(sorted(problem.fault.facts["kernels"]))
+    """)
+    assert out.splitlines()[0] in ("['fault', 'saxpy']", "['fault']")  # whether the other one is known to be done
+
+
 def test_work_of_a_library_is_among_those_that_may_have_failed() -> None:
     out = _outcome("""
         from kaio.runtime.cuda.driver import driver

@@ -57,6 +57,7 @@ class CudaDevice(Device):
     scratch: ArgumentBlock
     dropped: deque[tuple[int, int, Any, list[Completion]]]  # pointer, size, owner, users
     by_handle: weakref.WeakValueDictionary[int, CudaStream]
+    orphans: dict[Any, None]  # what was put on streams that are gone, and not known to be done by then
     ended: deque[Any]  # what the driver is to destroy, as its objects are gone: the function and the handle
     fault_seen: bool
     prints: CudaPrints | None
@@ -106,7 +107,7 @@ class CudaDevice(Device):
         self.fault_seen, self.prints = False, None
         self.dropped, self._held, self._loaded, self._threads = deque(), [], {}, threading.local()
         self.ended, self._unused = deque(), []
-        self.by_handle = weakref.WeakValueDictionary()
+        self.by_handle, self.orphans = weakref.WeakValueDictionary(), {}
         self.scratch = ArgumentBlock(_MAX_ARGUMENTS_NBYTES + 16)
         self.records, self.watched = Records(self), {}
         self.waiters = Waiters(self)
@@ -166,7 +167,8 @@ class CudaDevice(Device):
             if self.fault is not None:
                 return
             problem = DriverError(code)
-            suspects = list(dict.fromkeys(one for stream in self._streams for one in stream.recent))  # type: ignore[attr-defined]
+            known: list[Any] = [one for stream in self._streams for one in stream.recent]  # type: ignore[attr-defined]
+            suspects = list(dict.fromkeys((*known, *list(self.orphans))))
             kernels = tuple(one.name for one in suspects if not isinstance(one, Library))
             names = [f"work of {one.name}" if isinstance(one, Library) else f"kernel `{one.name}`" for one in suspects]
             names = list(dict.fromkeys(names))

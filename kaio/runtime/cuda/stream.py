@@ -104,6 +104,7 @@ class CudaStream(Stream):
             self.device.dropped.extend(
                 (pointer, size, None, [Completion.completed(self)]) for size, all_ in kept.items() for pointer in all_
             )
+            self.device.orphans.update(self.recent)
             if self.is_owned:
                 self.device.ended.append((driver.cuStreamDestroy, raw))  # memory that it used may still be freed on it
             self.device.attention = True
