@@ -137,6 +137,21 @@ def test_loops_that_are_counted_before_they_begin_are_left_too() -> None:
     assert fault.facts["line"] in (_line(sweeps, 2), _line(sweeps, 3))
 
 
+def sweeps_far(out: Out[i32], n: i32, m: i32):
+    total = 0
+    for i in range(n):
+        for j in range(m):
+            total = total * 1664525 + (i ^ j)
+    out[0] = total
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_few_turns_of_which_each_takes_long_are_left_too(check: bool) -> None:
+    kernel = compiled(sweeps_far, check=check)
+    fault = _fault(kernel, 1, 1, np.zeros(1, np.int32), 100, 2**26, options=RunOptions(timeout_s=0.01))
+    assert fault.facts["line"] == _line(sweeps_far, 3)
+
+
 def sweeps_together(out: Out[i32], n: i32, m: i32):
     s = kaio.shared_mem(32, i32)
     t, total = kaio.thread_idx.x, 0

@@ -192,6 +192,7 @@ class Emitter:
     # ------------------------------------------------------------------ blocks
     def _block(self, frame: Frame, block: ir.Block) -> None:
         self.b.position_at_end(frame.starts[block.label])
+        frame.at = block.label
         self.notes.block()
         for statement in block.body:
             self._at(statement.place)
