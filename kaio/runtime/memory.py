@@ -89,8 +89,8 @@ class Memory:
             self.stream = None if self.foreign_stream is not None or self.guests else stream
         else:
             if self.readers and stream not in self.readers:
-                # Who is done is forgotten: each reader holds its stream.
-                self.readers = _pending(self.readers)
+                # Who is done is forgotten, and who comes before this one anyhow: each reader holds its stream.
+                self.readers = _pending({s: work for s, work in self.readers.items() if not stream.comes_after(work)})
             self.readers[stream] = done
             alone = len(self.readers) == 1 and (self.writer is None or self.writer.stream is stream) and not self.beside
             is_own = stream.device is self.device  # on a stream of another device it is not given back

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import random
 import sys
 import threading
 import weakref
@@ -446,6 +447,54 @@ def test_what_another_stream_wrote_is_read_quickly_once_that_is_done(device: Any
         launcher.launch(x, y, 1.0).wait(60)
     assert x.memory.stream is y.memory.stream is stream
     np.testing.assert_array_equal(y.to_host(), np.full(N, 3.0, np.float32))
+
+
+def test_a_launch_on_another_stream_waits_once_for_each_earlier_one(device: Any, x: Any, y: Any, calls: _Log) -> None:
+    one, other = (saxpy.over(N).on(device.stream()) for _ in range(2))
+    for _ in range(2):
+        one.launch(x, y, 1.0)
+        other.launch(x, y, 1.0)
+    for launcher in (one, other, one):
+        assert calls.of(lambda launcher=launcher: launcher.launch(x, y, 1.0)) == ["record", "wait", "launch"]
+        assert calls.of(lambda launcher=launcher: launcher.launch(x, y, 1.0)) == ["launch"]
+    np.testing.assert_array_equal(y.to_host(), 10 * x.to_host())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_launches_on_several_streams_give_what_they_give_in_order(device: Any, seed: int) -> None:
+    draw = random.Random(seed)
+    streams = [device.stream() for _ in range(3)]
+    hosts = [np.full(N, k + 1.0, np.float32) for k in range(4)]
+    buffers = [device.alloc_from(host) for host in hosts]
+    bound: dict[Any, Any] = {}
+    kept = []
+    for _ in range(150):
+        x, y = draw.sample(range(4), 2)
+        stream, a = draw.choice(streams), draw.choice([0.5, -0.5])
+        launcher = saxpy.over(N).on(stream)
+        what = draw.choice(["launch", "bound", "bound", "fill", "copy", "read"])
+        if what == "fill":
+            buffers[y].fill(a)
+            hosts[y][:] = a
+        elif what == "copy":
+            buffers[y].copy_from(buffers[x])
+            hosts[y][:] = hosts[x]
+        elif what == "read":
+            np.testing.assert_array_equal(buffers[x].to_host(), hosts[x])
+        else:
+            key = x, y, stream, a
+            if what == "launch":
+                done = launcher.launch(buffers[x], buffers[y], a)
+            else:
+                bound[key] = bound.get(key) or launcher.bind(buffers[x], buffers[y], a)
+                done = bound[key].launch()
+            hosts[y] += np.float32(a) * hosts[x]
+            if draw.random() < 0.3:
+                kept.append(done)
+    for host, buffer in zip(hosts, buffers, strict=True):
+        np.testing.assert_array_equal(buffer.to_host(), host)
+    for done in kept:
+        done.wait(60)
 
 
 def test_an_occupancy_block_is_found_once(x: Any, y: Any) -> None:

@@ -234,6 +234,7 @@ def test_wait_for_says_what_it_takes(device: Any) -> None:
 
 def test_managed_work_and_the_host_come_after_all_that_manual_streams_do(device: Any, make_latch: Any) -> None:
     x, y = device.alloc_zeros(8, i32), device.alloc_zeros(8, i32)
+    device.wait(60)  # manual streams would not wait for the zeros
     latch = make_latch()
     halves = [device.stream(ordering="manual") for _ in range(2)]
     for number, stream in enumerate(halves):
