@@ -241,7 +241,8 @@ class Launcher:
         seed decides, and the same again for the same seed. `fuel=n` fails a thread that takes more than n turns of
         loops, `timeout_s=60` (10 otherwise) a launch that makes no progress for so long. `coverage=True` fails a launch
         after which an element of an `Out` buffer was not written, or written more than once. `partial_barriers=True`
-        lets a thread that has finished count as arrived at any barrier. A GPU takes the last one only, as it does so.
+        lets a thread that has finished count as arrived at any barrier. A GPU takes the last one only, as it does so;
+        an isolated one also `timeout_s`, the seconds that a launch may take there.
         """
         changes: dict[str, Any] = {}
         for name in unknown:
