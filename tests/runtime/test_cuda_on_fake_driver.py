@@ -41,6 +41,7 @@ ISOLATED = (
     "isolated/test_faults.py",
     "isolated/test_memory.py",
     "isolated/test_processes.py",
+    "isolated/test_work.py",
 )
 
 

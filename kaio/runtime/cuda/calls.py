@@ -9,7 +9,7 @@ from kaio.runtime.cuda.driver import driver
 if TYPE_CHECKING:
     from kaio.runtime.stream import Dims, Together
 
-__all__ = ["call_together", "memsets"]
+__all__ = ["call_together", "copy_rows", "memsets"]
 
 
 def call_together(
@@ -33,6 +33,20 @@ def call_together(
         wanted.append(attribute)
     config.attrs, config.numAttrs = wanted, len(wanted)
     return config, function, 0, extra
+
+
+def copy_rows(
+    target: int, source: int, width: int, height: int, target_pitch: int, source_pitch: int
+) -> tuple[Any, tuple[Any, ...]]:
+    """The call that copies rows of bytes at equal distances, without the stream."""
+    if height == 1:
+        return driver.cuMemcpyDtoDAsync, (target, source, width)
+    copy = driver.CUDA_MEMCPY2D()
+    copy.srcMemoryType = copy.dstMemoryType = driver.CUmemorytype.CU_MEMORYTYPE_DEVICE
+    copy.srcDevice, copy.srcPitch = driver.CUdeviceptr(source), source_pitch
+    copy.dstDevice, copy.dstPitch = driver.CUdeviceptr(target), target_pitch
+    copy.WidthInBytes, copy.Height = width, height
+    return driver.cuMemcpy2DAsync, (copy,)
 
 
 def memsets(pointer: int, pattern: bytes, size: int) -> list[tuple[Any, tuple[int, ...]]]:

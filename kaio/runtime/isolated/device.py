@@ -32,6 +32,7 @@ from kaio.runtime.isolated.loaded import IsolatedLoaded
 from kaio.runtime.isolated.stream import IsolatedStream
 from kaio.runtime.leaving import finish
 from kaio.runtime.memory import Memory
+from kaio.runtime.pinned import PinnedArray
 from kaio.runtime.policy import USUAL_POLICY, Policy
 from kaio.runtime.several import gather
 from kaio.runtime.stream import Stream, Uses, read_priority
@@ -58,6 +59,7 @@ class IsolatedDevice(Device):
     watched: dict[IsolatedCompletion, None]  # checked launches of which nobody knows yet how they ended
     finishing: threading.Lock
     loading: threading.RLock
+    unlocked: threading.Condition  # to wait in with the lock given up
     lending: Lending
     _default: IsolatedStream
     _loaded: dict[int, IsolatedLoaded]
@@ -81,6 +83,7 @@ class IsolatedDevice(Device):
         self._start()
         self.dropped, self.ended, self.forgotten, self.watched = deque(), deque(), deque(), {}
         self.finishing, self.loading = threading.Lock(), threading.RLock()
+        self.unlocked = threading.Condition(self._lock)
         self._loaded, self._held, self._lost, self._numbers = {}, [], [], itertools.count(1)
         self._memories_lent, self.lending = weakref.WeakSet(), Lending(owner)
         self.link = Link(self)
@@ -394,6 +397,15 @@ class IsolatedDevice(Device):
         if self.fault is None:
             self.tidy()
 
+    def _pin(self, nbytes: int) -> tuple[int, Any]:
+        return self.owner._pin(nbytes)
+
+    def alloc_pinned(self, shape: Any, dtype: Any = None) -> PinnedArray:
+        """Pinned memory of this process; copies from and to it are done when they return."""
+        made = super().alloc_pinned(shape, dtype)
+        self._memories_lent.add(made.buffer.memory)  # which outlives a worker
+        return made
+
     def _upload(self, pointer: int, host: np.ndarray[Any, Any]) -> None:
         self.owner._upload(pointer, host)
 
@@ -438,6 +450,7 @@ class IsolatedDevice(Device):
     def after_fork(self) -> None:
         """In a forked child: the worker is the parent's, and so is the memory."""
         self._lock, self.finishing, self.loading = threading.RLock(), threading.Lock(), threading.RLock()
+        self.unlocked = threading.Condition(self._lock)
         self.link.forget()
         self.fault = self.link.fault = KaioError(
             "CUDA does not survive a fork, and the parent had started it",

@@ -91,6 +91,13 @@ class Lending:
             self._owner.ask(driver.cuMemsetD8Async(pointer, 0, nbytes, self._stream))
             self._owner.ask(driver.cuStreamSynchronize(self._stream))
 
+    def copy(self, target: int, source: int, nbytes: int, to_host: bool) -> None:
+        """Copy from or to pinned memory now; all work on it is done."""
+        function = driver.cuMemcpyDtoHAsync if to_host else driver.cuMemcpyHtoDAsync
+        with self._owner.current():
+            self._owner.ask(function(target, source, nbytes, self._stream))
+            self._owner.ask(driver.cuStreamSynchronize(self._stream))
+
     # Other libraries.
 
     def borrow(self, memory: Memory, owner: Any, link: Link, who: str) -> Any:

@@ -19,7 +19,7 @@ from enum import IntEnum
 
 __all__ = [
     "CHECKED", "COPY", "LAUNCH", "MESSAGE_NBYTES", "NO_RECORD", "PRINTS", "RECORDS", "RECORD_COUNT", "RECORD_NBYTES",
-    "REFUSALS", "RUN", "SET", "SLOTS", "TIMED", "TOGETHER", "WAIT", "Op", "Told",
+    "REFUSALS", "ROWS", "RUN", "SET", "SLOTS", "TIMED", "TOGETHER", "WAIT", "Op", "Told",
 ]  # fmt: skip
 
 MESSAGE_NBYTES = 1 << 16  # the most that one packet holds: what is larger goes in parts
@@ -30,7 +30,7 @@ class Op(IntEnum):
 
     LAUNCH = 1  # LAUNCH, then the argument block
     RUN = 2  # RUN: a launch that was prepared
-    COPY = 3  # COPY, between buffers
+    COPY = 3  # COPY, then the ROWS that are copied between buffers
     SET = 4  # SET, then the bytes of one element
     WAIT = 5  # WAIT: what comes on a stream waits for the work of another
     PART = 6  # a part of the request that follows
@@ -51,7 +51,8 @@ class Told:
 # Then: grid, block, bytes of shared memory, cluster, record
 LAUNCH = struct.Struct("<BBHIQ3I3II3Ii")
 RUN = struct.Struct("<BBHIQi")  # record
-COPY = struct.Struct("<BBHIQQQQ")  # target, source, bytes
+COPY = struct.Struct("<BBHIQ")
+ROWS = struct.Struct("<QQQQQQ")  # target, source, bytes of a row, rows, from row to row in the target and the source
 SET = struct.Struct("<BBHIQQQ")  # target, elements
 WAIT = struct.Struct("<BBHIQ")  # the other slot in place of what is launched, and the number of its work
 

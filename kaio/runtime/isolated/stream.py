@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from kaio.runtime.isolated.protocol import (
     COPY,
     LAUNCH,
     NO_RECORD,
+    ROWS,
     RUN,
     SET,
     SLOTS,
@@ -24,8 +26,10 @@ from kaio.runtime.isolated.protocol import (
     Op,
 )
 from kaio.runtime.isolated.timeouts import Limit
+from kaio.runtime.layout import rectangles
 from kaio.runtime.policy import Policy
 from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses, works_of
+from kaio.runtime.watching import pause_after
 
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
@@ -154,16 +158,27 @@ class IsolatedStream(Stream):
                         oldest._block(None)
 
     def copy(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
-        """Copy between contiguous buffers of one size."""
+        """Copy between buffers of one shape; see `Stream.copy`."""
         if not target.nbytes:
             return Completion.completed(self)
         if self._is_followed():
             return self.device.current_default.copy(target, source)
         uses: Uses = ((target, "Out"), (source, "In"))
+        if target.memory.is_host or source.memory.is_host:
+            return self._copy_host(target, source)
         self._wait_foreign(uses)
-        work = self.put(COPY, Op.COPY, 0, 0, (target.pointer, source.pointer, target.nbytes), b"", uses)
+        work = self.put(COPY, Op.COPY, 0, 0, (), _rows(target, source), uses)
         work._what = "copy"
         return self.started(work, uses)
+
+    def _copy_host(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
+        """Copy from or to pinned memory of this process, now: the worker has not opened it."""
+        for buffer, is_written in ((target, True), (source, False)):
+            for earlier in buffer.memory.users(is_written):
+                earlier._block(None)
+            buffer.check_usable()
+        self.device.lending.copy(target.pointer, source.pointer, target.nbytes, to_host=target.memory.is_host)
+        return Completion.completed(self)
 
     def set(self, target: GpuBuffer[Any], pattern: bytes) -> Completion:
         """Repeat the bytes of one element over a contiguous buffer."""
@@ -277,7 +292,12 @@ class IsolatedStream(Stream):
     def started(self, work: IsolatedCompletion, uses: Uses) -> IsolatedCompletion:
         """Wait for work that has to be done before anything goes on: other libraries cannot wait for a worker."""
         if self.policy.completion == "sync" or any(buffer.memory.foreign_stream is not None for buffer, _ in uses):
-            work._block(None)
+            start = time.monotonic()
+            with (
+                self.device._lock
+            ):  # which the caller may have, too: to wait gives it up, or no worker could be replaced
+                while not work._poll():
+                    self.device.unlocked.wait(pause_after(time.monotonic() - start))
         return work
 
     def check_fresh(self) -> None:
@@ -340,6 +360,15 @@ class _Prepared:
             generation=stream.generation,
             device_generation=stream.device.generation,
         )
+
+
+def _rows(target: GpuBuffer[Any], source: GpuBuffer[Any]) -> bytes:
+    """What a copy is made of, for a message."""
+    if target.is_contiguous and source.is_contiguous:
+        return ROWS.pack(target.pointer, source.pointer, target.nbytes, 1, 0, 0)
+    strides = target.strides, source.strides
+    pieces = rectangles(target.pointer, source.pointer, target.shape, strides, target.dtype.itemsize)
+    return b"".join(ROWS.pack(*piece) for piece in pieces)
 
 
 def _flags(loaded: IsolatedLoaded, timed: bool, together: Together | None) -> int:

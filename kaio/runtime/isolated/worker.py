@@ -17,7 +17,7 @@ import threading
 import time
 from typing import Any, Never
 
-from kaio.runtime.cuda.calls import memsets
+from kaio.runtime.cuda.calls import copy_rows, memsets
 from kaio.runtime.cuda.driver import DriverError, done, driver, is_sticky, start
 from kaio.runtime.isolated.lanes import Lane, Lanes
 from kaio.runtime.isolated.opened import Opened
@@ -28,6 +28,7 @@ from kaio.runtime.isolated.protocol import (
     MESSAGE_NBYTES,
     NO_RECORD,
     REFUSALS,
+    ROWS,
     RUN,
     SET,
     TIMED,
@@ -125,7 +126,7 @@ class Worker:
             self._work(run, self._run, run[3], run[5])
         elif op == Op.COPY:
             copy = COPY.unpack_from(packet)
-            self._work(copy, self._copy, *copy[5:])
+            self._work(copy, self._copy, packet[COPY.size :])
         elif op == Op.SET:
             fill = SET.unpack_from(packet)
             self._work(fill, self._set, *fill[5:], bytes(packet[SET.size :]))
@@ -173,9 +174,14 @@ class Worker:
             self.programs.lend(launch, record)
         return launch.function(*launch.arguments)[0]  # type: ignore[no-any-return]
 
-    def _copy(self, lane: Lane, target: int, source: int, nbytes: int) -> int:
+    def _copy(self, lane: Lane, pieces: memoryview) -> int:
         here = self.opened.here
-        return driver.cuMemcpyDtoDAsync(here(target), here(source), nbytes, lane.raw)[0]  # type: ignore[no-any-return]
+        for target, source, *rest in ROWS.iter_unpack(pieces):
+            function, arguments = copy_rows(here(target), here(source), *rest)
+            code = function(*arguments, lane.raw)[0]
+            if code:
+                return code  # type: ignore[no-any-return]
+        return 0
 
     def _set(self, lane: Lane, target: int, count: int, pattern: bytes) -> int:
         for function, arguments in memsets(self.opened.here(target), pattern, count):
