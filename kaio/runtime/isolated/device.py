@@ -30,6 +30,7 @@ from kaio.runtime.isolated.lending import Lending
 from kaio.runtime.isolated.link import Link, Lost, Refused
 from kaio.runtime.isolated.loaded import IsolatedLoaded
 from kaio.runtime.isolated.stream import IsolatedStream
+from kaio.runtime.layout import contiguous_strides, rectangles
 from kaio.runtime.leaving import finish
 from kaio.runtime.memory import Memory
 from kaio.runtime.pinned import PinnedArray
@@ -396,6 +397,16 @@ class IsolatedDevice(Device):
         """Take back what was closed."""
         if self.fault is None:
             self.tidy()
+
+    def copies(self, target: GpuBuffer[Any], source: GpuBuffer[Any] | None) -> bool:
+        """Whether the worker copies between these layouts."""
+        if target.memory.is_host or (source is not None and source.memory.is_host):
+            return target.is_contiguous and (source is None or source.is_contiguous)
+        itemsize = target.dtype.itemsize
+        strides = contiguous_strides(target.shape, itemsize) if source is None else source.strides
+        if (target.is_contiguous and (source is None or source.is_contiguous)) or not target.size:
+            return True
+        return bool(rectangles(0, 0, target.shape, (target.strides, strides), itemsize))
 
     def _pin(self, nbytes: int) -> tuple[int, Any]:
         return self.owner._pin(nbytes)

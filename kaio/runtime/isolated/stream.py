@@ -291,13 +291,16 @@ class IsolatedStream(Stream):
 
     def started(self, work: IsolatedCompletion, uses: Uses) -> IsolatedCompletion:
         """Wait for work that has to be done before anything goes on: other libraries cannot wait for a worker."""
-        if self.policy.completion == "sync" or any(buffer.memory.foreign_stream is not None for buffer, _ in uses):
+        is_blocking = self.device.is_blocking
+        if is_blocking or self.policy.completion == "sync" or any(b.memory.foreign_stream is not None for b, _ in uses):
             start = time.monotonic()
             with (
                 self.device._lock
             ):  # which the caller may have, too: to wait gives it up, or no worker could be replaced
                 while not work._poll():
                     self.device.unlocked.wait(pause_after(time.monotonic() - start))
+            if is_blocking:
+                work._check()
         return work
 
     def check_fresh(self) -> None:
