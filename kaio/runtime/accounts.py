@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import weakref
 from collections import deque
 from itertools import accumulate
@@ -12,6 +11,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kaio.errors import KaioError
+from kaio.forking import fork_lock
 
 if TYPE_CHECKING:
     from kaio.runtime.memory import Memory
@@ -59,7 +59,7 @@ class Accounts:
 
     def __init__(self) -> None:
         self._nbytes = self._peak_nbytes = 0
-        self._lock = threading.Lock()
+        self._lock = fork_lock()
         self.limit: int | None = None
         self.references: dict[int, weakref.ref[Memory]] = {}
         self.events: deque[int] = (

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from itertools import count
 from queue import SimpleQueue
 
+from kaio.forking import fork_lock
+
 __all__ = ["MUCH_NBYTES", "Job", "copy_bytes", "helpers", "run_together"]
 
 MUCH_NBYTES = 4 << 20  # from here on several threads are quicker than one
@@ -75,7 +77,7 @@ class _Crew:
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._threads = 0
-        self._lock = threading.Lock()
+        self._lock = fork_lock()
 
     def call(self, job: Job, number: int) -> None:
         """Let so many threads have a look at the job."""

@@ -159,3 +159,29 @@ class TestPool:
     def device(self, gpu: Any) -> Any:
         """For `latch`."""
         return gpu
+
+
+def test_b36_random_work_reads_what_it_was_given_from_few_blocks(device: Any) -> None:
+    """Buffers of one size come and go on several streams, so that each block is given out again and again."""
+    rng, size = np.random.default_rng(36), 1 << 10
+    streams = [device.stream() for _ in range(3)]
+    kept: list[tuple[Any, int]] = []
+    for k in range(300):
+        stream = streams[rng.integers(3)]
+        device.enter_stream(stream)
+        source = device.alloc_empty(size, i32)
+        source.fill(k)
+        target = device.alloc_empty(size, i32)
+        other = streams[rng.integers(3)]
+        other.copy(target, source)
+        if rng.random() < 0.3:
+            source.close()
+        device.leave_stream(stream)
+        kept.append((target, k))
+        del source, target
+        if len(kept) > 5:
+            found, value = kept.pop(rng.integers(len(kept)))
+            assert (found.to_host() == value).all()
+            del found
+    for found, value in kept:
+        assert (found.to_host() == value).all()
