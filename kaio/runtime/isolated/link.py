@@ -332,6 +332,7 @@ class Link:
 
     def forget(self) -> None:
         """In a forked child: the worker is the parent's."""
+        self._sending, self._limiting = threading.Lock(), threading.Lock()  # who held them stayed in the parent
         self.is_lost, self.process.returncode = True, 0
         self.close()
 
