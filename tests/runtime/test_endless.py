@@ -152,6 +152,48 @@ def test_a_few_turns_of_which_each_takes_long_are_left_too(check: bool) -> None:
     assert fault.facts["line"] == _line(sweeps_far, 3)
 
 
+def sweeps_by_a_few(out: Out[i32], n: i32):
+    t = kaio.grid(1)
+    total = t
+    for a in range(256):
+        for b in range(256):
+            for c in range(256):
+                for d in range(256):
+                    for e in range(256):
+                        total = total * 1664525 + (a ^ b ^ c ^ d ^ e ^ n)
+    out[t] = total
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("threads", [1, 32])
+def test_loops_of_few_turns_each_that_take_long_together_are_left_too(check: bool, threads: int) -> None:
+    kernel, out = compiled(sweeps_by_a_few, check=check), np.zeros(threads, np.int32)
+    fault = _fault(kernel, 1, threads, out, 3, options=RunOptions(timeout_s=0.01))
+    first = _line(sweeps_by_a_few, 3)
+    assert (fault.facts["kind"], fault.facts["line"] in range(first, first + 5)) == ("endless", True)
+
+
+def sweeps_by_fewer(out: Out[i32]):
+    total = 0
+    while total != 1:
+        for a in range(32):
+            for b in range(32):
+                for c in range(32):
+                    for d in range(32):
+                        for e in range(32):
+                            for f in range(32):
+                                for g in range(32):
+                                    for h in range(32):
+                                        total = (total * 1664525 + (a ^ b ^ c ^ d ^ e ^ f ^ g ^ h)) & ~1
+    out[0] = total
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_that_is_so_for_loops_of_fewer_turns_in_a_thread_by_itself(check: bool) -> None:
+    fault = _fault(compiled(sweeps_by_fewer, check=check), 1, 1, np.zeros(1, np.int32))
+    assert fault.facts["kind"] == "endless"
+
+
 def sweeps_together(out: Out[i32], n: i32, m: i32):
     s = kaio.shared_mem(32, i32)
     t, total = kaio.thread_idx.x, 0

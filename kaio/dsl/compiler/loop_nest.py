@@ -20,7 +20,7 @@ from kaio.source import Source
 __all__ = ["Loop", "back_edges", "loops_of", "may_spin", "place_of"]
 
 
-_FEW = 256
+_FEW = 256  # turns, of a loop and of those in it together, that are soon over
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,14 @@ class Loop:
 
     body: the labels of its blocks, the head among them
     iterator: what the loop steps, if it ends in a while by itself: it is a `for` over no more numbers than an index
-        has, is left in no other way, and no loop is in it, or every turn waits for other threads, or it has a few turns
-        that the source says; else None
+        has, is left in no other way, and no loop is in it, or every turn waits for other threads, or it has with those
+        in it a few turns that the source says; else None
     spins: whether it may wait for what another thread writes: it looks at memory anew, and does not only count
     waits: whether every turn waits for other threads
     is_bounded: whether it is a `for` over no more numbers than an index has, by a step that is known
     is_short: the same by any step (by 0 there is no turn)
+    turns: how many it has with the loops in it between two waits, where the source says it; else infinitely many. Of a
+        loop of a few turns those of an innermost loop of any number are one
     """
 
     body: frozenset[int]
@@ -43,6 +45,7 @@ class Loop:
     waits: bool
     is_bounded: bool
     is_short: bool
+    turns: float
 
 
 def back_edges(function: ir.Function) -> frozenset[tuple[int, int]]:
@@ -63,7 +66,10 @@ def loops_of(typed: ir.Typed) -> dict[int, Loop]:
     ends = {head: frozenset(at for at, to in edges if to == head) for head in sorted({to for _, to in edges})}
     bodies = {head: _body(head, set(ends[head]), before) for head in ends}
     code = _Code(typed)
-    return {head: _loop(code, head, body, bodies, ends[head]) for head, body in bodies.items()}
+    loops: dict[int, Loop] = {}
+    for head in sorted(bodies, key=lambda head: len(bodies[head])):  # those in others first
+        loops[head] = _loop(code, head, bodies[head], loops, ends[head])
+    return {head: loops[head] for head in bodies}
 
 
 def may_spin(typed: ir.Typed) -> bool:
@@ -107,9 +113,8 @@ def _body(head: int, ends: set[int], before: Mapping[int, list[int]]) -> frozens
     return frozenset(found)
 
 
-def _loop(
-    code: _Code, head: int, body: frozenset[int], bodies: Mapping[int, frozenset[int]], ends: frozenset[int]
-) -> Loop:
+def _loop(code: _Code, head: int, body: frozenset[int], smaller: Mapping[int, Loop], ends: frozenset[int]) -> Loop:
+    inside = {other: loop for other, loop in smaller.items() if other in body}
     step = next((s.op for s in code.blocks[head].body if isinstance(s, ir.Assign) and isinstance(s.op, ir.Step)), None)
     is_counted = step is not None and not _leaves_elsewhere(code, head, body)
     iterator = code.origin(step.iterator) if step is not None and is_counted else None
@@ -117,13 +122,25 @@ def _loop(
     calls = [found for label in body for found in code.calls(label)]
     is_short = step is not None and _is_short(code.typed.types[step.iterator])
     is_bounded = step is not None and is_short and _has_known_step(code.typed.types[step.iterator])
+    turns = math.inf
     if iterator is not None:
         is_flat = not any(_has_loops(call) for _, call in calls)
-        is_innermost = is_flat and not any(other != head and other in body for other in bodies)
-        ends_soon = is_innermost or waits or (is_flat and code.literal_turns(iterator) <= _FEW)
+        if is_flat:
+            turns = max(1, code.literal_turns(iterator)) * max(1, _turns_within(inside))
+            if turns > _FEW and any(loop.turns == math.inf and not loop.waits for loop in inside.values()):
+                turns = math.inf
+        ends_soon = (is_flat and not inside) or waits or turns <= _FEW
         iterator = iterator if ends_soon and is_bounded else None
     spins = not is_counted and any(_observes(code, *found) for found in calls)
-    return Loop(body, iterator, spins, waits, is_bounded, is_short)
+    return Loop(body, iterator, spins, waits, is_bounded, is_short, turns)
+
+
+def _turns_within(inside: Mapping[int, Loop]) -> float:
+    """The turns of the loops that a turn of another one takes, up to where threads wait, which is progress."""
+    around = [loop.body for loop in inside.values()]
+    outermost = [loop for head, loop in inside.items() if sum(head in body for body in around) == 1]
+    # What ends in a while by itself is one: to look up around each costs more than a few turns of it.
+    return sum(0 if loop.waits else 1 if loop.turns == math.inf and loop.iterator else loop.turns for loop in outermost)
 
 
 class _Code:

@@ -103,11 +103,11 @@ class SplitBody(Body):
     def go_round(self, e: Emitter, place: Place, loop: Loop) -> None:
         """Only a thread by itself counts the turns of a loop that may never end. At a barrier is progress.
 
-        Loops that end each for itself may in each other take for ever: those around others look up.
+        Loops that end each for itself may in each other take for ever: those of many turns look up.
         """
         if not (loop.waits or loop.is_short):
             raise Refused("a loop may never end")
-        if not loop.waits:
+        if not loop.waits and loop.turns > abi.MOST_TURNS:
             self.long[id(e.b.block)] = Site("loop", place, e.trace, "loop")
 
     def begin_loop(self, e: Emitter, place: Place, is_inner: bool, turns: Callable[[], llvm.Value | int]) -> None:
