@@ -48,16 +48,17 @@ class Build(NamedTuple):
     A part of the key of its variants, which every launch looks up: a tuple, as those are hashed without a Python frame.
 
     check: the level (docs/host.md has a table of them)
-    stepped: every thread can be started by itself and in any order, which a schedule needs, and all turns of its loops
-        are counted, as fuel has it (CPU device only)
+    stepped: every thread can be started by itself and in any order, which a schedule needs (CPU device only)
     traced: the values of a thread are told line by line (CPU device only)
     covered: each write to an `Out` buffer is noted (CPU device only)
+    counted: each turn of a loop is counted where it begins, as fuel has it (CPU device only)
     """
 
     check: Level = "bounds"
     stepped: bool = False
     traced: bool = False
     covered: bool = False
+    counted: bool = False
 
 
 UNCHECKED = Build("off")

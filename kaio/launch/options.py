@@ -84,6 +84,7 @@ def build_for(kernel: str, device: Device, check: Level | None, options: RunOpti
         stepped=options.schedule is not None,
         traced=options.watch is not None,
         covered=options.coverage,
+        counted=options.fuel is not None,
     )
     if device.kind == "cuda":
         _check_gpu(kernel, device, options)

@@ -131,6 +131,11 @@ def test_a_schedule_takes_a_variant_whose_threads_start_one_by_one(saxpy, stream
     assert saxpy.asked[-1][0] == Build("off", stepped=True)
 
 
+def test_fuel_takes_a_variant_that_counts_turns(saxpy, stream, x, y) -> None:
+    Launcher(saxpy).over(8).on(stream).options(fuel=10).launch(x, y, 2.0)
+    assert saxpy.asked[-1][0].counted
+
+
 def test_they_show_and_pickle(saxpy) -> None:
     launcher = Launcher(saxpy).over(8).options(check="off", **EVERY)
     assert repr(launcher) == (

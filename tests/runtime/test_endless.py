@@ -233,6 +233,133 @@ def test_the_kernel_and_the_pool_are_as_good_as_new_after_it() -> None:
 
 
 # ---------------------------------------------------------------------- fuel
+def by_for(out: Out[i32], n: i32):
+    x = 0
+    for k in range(n):
+        x += k
+    out[0] = x
+
+
+def breaks(out: Out[i32], n: i32):
+    x = 0
+    for k in range(1_000_000):
+        x += k
+        if k == n - 1:
+            break
+    out[0] = x
+
+
+def by_while(out: Out[i32], n: i32):
+    k = 0
+    while k < n:
+        k += 1
+    out[0] = k
+
+
+def continues(out: Out[i32], n: i32):
+    k = 0
+    while k < n and k != 1_000_000:
+        k += 1
+        if k & 1:
+            continue
+        out[0] = k
+
+
+def without_end(out: Out[i32], n: i32):
+    k = 0
+    while True:
+        k += 1
+        if k >= n:
+            break
+    out[0] = k
+
+
+def returns(out: Out[i32], n: i32):
+    k = 0
+    while True:
+        if k >= n - 1:
+            return
+        k += 1
+
+
+def while_in_for(out: Out[i32], n: i32):
+    k = 0
+    for a in range(2):
+        while k < (n - 2) // 2 * (a + 1):
+            k += 1
+    out[0] = k
+
+
+def for_in_while(out: Out[i32], n: i32):
+    k = 0
+    while k < n:
+        for _ in range(1):
+            k += 2
+    out[0] = k
+
+
+def for_with_barriers(out: Out[i32], n: i32):
+    for _ in range(n):
+        kaio.bar_sync()
+    out[0] = n
+
+
+def leaves_at_once(out: Out[i32], n: i32):
+    for a in range(n):
+        out[0] = a
+        for b in range(n):
+            out[0] = b
+            break
+        if a == n // 2 - 1:
+            break
+
+
+def twice_without_end(out: Out[i32], n: i32):
+    k = 0
+    while True:
+        while True:
+            k += 1
+            if k & 1 == 0:
+                break
+        if k == n // 3 * 2:
+            break
+    out[0] = k
+
+
+def counted_up(n):
+    k = 0
+    while k < n:
+        k += 1
+    return k
+
+
+def calls_a_loop(out: Out[i32], n: i32):
+    out[0] = counted_up(n // 2) + counted_up(n - n // 2)
+
+
+def does_nothing(out: InOut[i32], n: i32):
+    while kaio.atomic_add(out, 0, 1) < n // 3 * 3:
+        pass
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("stepped", [True, False])
+@pytest.mark.parametrize(
+    "function",
+    [
+        by_for, breaks, by_while, continues, without_end, returns, while_in_for, for_in_while, for_with_barriers,
+        leaves_at_once, twice_without_end, calls_a_loop, does_nothing,
+    ],
+)  # fmt: skip
+def test_fuel_is_exact_for_all_loops(function: Any, check: bool, stepped: bool) -> None:
+    kernel = compiled(function, check=check, stepped=stepped, counted=True)
+    for n in (6, 60, 120_000):
+        turns = n // 3 * 3
+        kernel(1, 1, np.zeros(1, np.int32), n, options=RunOptions(fuel=turns))
+        fault = _fault(kernel, 1, 1, np.zeros(1, np.int32), n, options=RunOptions(fuel=turns - 1))
+        assert f"has taken {turns - 1} turns of loops" in str(fault)
+
+
 def goes_round(out: Out[i32], turns: i32, kind: i32):
     n = 0
     if kind == 0:
@@ -252,7 +379,7 @@ def goes_round(out: Out[i32], turns: i32, kind: i32):
 @pytest.mark.parametrize("kind", [0, 1, 2])
 @pytest.mark.parametrize("fuel", [1, 10, 65_535, 65_536, 200_000])
 def test_fuel_is_the_most_turns_that_a_thread_takes(kind: int, fuel: int) -> None:
-    kernel, out, options = compiled(goes_round, stepped=True), np.zeros(2, np.int32), RunOptions(fuel=fuel)
+    kernel, out, options = compiled(goes_round, counted=True), np.zeros(2, np.int32), RunOptions(fuel=fuel)
     kernel(1, 2, out, fuel, kind, options=options)
     fault = _fault(kernel, 1, 2, out, fuel + 1, kind, options=options)
     assert (fault.facts["kind"], fault.facts["thread"]) == ("endless", (0, 0, 0))
@@ -264,7 +391,7 @@ def test_fuel_is_the_most_turns_that_a_thread_takes(kind: int, fuel: int) -> Non
 
 @pytest.mark.parametrize("fuel", [2**62 - 1, 2**63, 2**200])
 def test_fuel_may_be_any_number(fuel: int) -> None:
-    kernel, out = compiled(goes_round, stepped=True), np.zeros(2, np.int32)
+    kernel, out = compiled(goes_round, counted=True), np.zeros(2, np.int32)
     kernel(1, 2, out, 10, 1, options=RunOptions(fuel=fuel))
     assert out.tolist() == [10, 10]
 
@@ -278,7 +405,7 @@ def meets(out: Out[i32], turns: i32):
 
 
 def test_a_loop_that_passes_barriers_makes_progress_and_ends_with_its_fuel() -> None:
-    kernel, out = compiled(meets, stepped=True), np.zeros(32, np.int32)
+    kernel, out = compiled(meets, counted=True), np.zeros(32, np.int32)
     kernel(1, 32, out, 100_000, options=RunOptions(timeout_s=1e-9, fuel=100_000))
     assert set(out) == {100_000}
     fault = _fault(kernel, 1, 32, out, 2**31 - 1, options=RunOptions(fuel=1000))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from kaio.dsl.compiler import ir
@@ -17,7 +17,7 @@ from kaio.dsl.values import INDEX64, IteratorType, Type, Weak
 from kaio.errors import Place
 from kaio.source import Source
 
-__all__ = ["Loop", "back_edges", "loops_of", "may_spin", "place_of"]
+__all__ = ["Loop", "back_edges", "loops_of", "may_spin", "place_of", "turn_starts"]
 
 
 _FEW = 256  # turns, of a loop and of those in it together, that are soon over
@@ -100,6 +100,57 @@ def place_of(source: Source, inside: Place, last: Place) -> Place:
         return last
     end = found.test if isinstance(found, ast.While) else found.iter
     return source.place_at(found.lineno, found.col_offset, end.end_lineno, end.end_col_offset)
+
+
+def turn_starts(typed: ir.Typed) -> dict[int, list[Place]]:
+    """The blocks in which a turn of a loop begins, and where those loops stand, the outer one first.
+
+    Python has the test of a `while` twice, before the first turn and behind each, so that its body is found by where
+    it stands; of one whose body does nothing a turn begins at its head.
+    """
+    function = typed.function
+    found: dict[int, list[Place]] = {}
+    for node in ast.walk(function.source.node):
+        if not isinstance(node, ast.For | ast.While):
+            continue
+        at = _for_start(function, node) if isinstance(node, ast.For) else _while_start(function, node, found)
+        if at is not None:
+            end = node.iter if isinstance(node, ast.For) else node.test
+            place = function.source.place_at(node.lineno, node.col_offset, end.end_lineno, end.end_col_offset)
+            found.setdefault(at, []).append(place)
+    return found
+
+
+def _for_start(function: ir.Function, node: ast.For) -> int | None:
+    for block in function.blocks:
+        steps = [s for s in block.body if isinstance(s, ir.Assign) and isinstance(s.op, ir.Step)]
+        if steps and isinstance(block.terminator, ir.Branch) and _is_in(steps[0].place, node.iter):
+            return block.terminator.true
+    return None
+
+
+def _while_start(function: ir.Function, node: ast.While, taken: Container[int]) -> int | None:
+    heads = {to for _, to in back_edges(function)}
+    for statement in node.body:
+        for block in function.blocks:
+            done = [s for s in block.body if not (isinstance(s, ir.Assign) and isinstance(s.op, ir.Phi))]
+            # One that does nothing but go on may be the head of a loop whose first statement is another loop.
+            if (
+                isinstance(block.terminator, ir.Jump)
+                and not done
+                and (block.label not in heads or block.label in taken)
+            ):
+                continue
+            at_end = [] if isinstance(block.terminator, ir.Jump) and block.label not in heads else [block.terminator]
+            if any(_is_in(s.place, statement) for s in (*done, *at_end)):
+                return block.label
+    inside = (b for b in function.blocks if any(_is_in(s.place, node) for s in (*b.body, b.terminator)))
+    return next((block.label for block in inside if block.label in heads), None)
+
+
+def _is_in(place: Place, node: ast.stmt | ast.expr) -> bool:
+    at = (place.line, place.column)
+    return (node.lineno, node.col_offset) <= at < (node.end_lineno or 0, node.end_col_offset or 0)
 
 
 # ------------------------------------------------------------------ one loop

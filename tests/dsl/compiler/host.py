@@ -68,13 +68,14 @@ def compiled(
     index_bits: Literal[32, 64] = 32,
     contract: bool = True,
     stepped: bool = False,
+    counted: bool = False,
     **consts: Any,
 ) -> Compiled:
     """A kernel function compiled for this machine."""
     front = read(function)
     specialisation = front.signature.specialise(consts, {}, index_bits)
     typed = Middle(front, specialisation).typed
-    build = Build("bounds" if check else "off", stepped=stepped)
+    build = Build("bounds" if check else "off", stepped=stepped, counted=counted)
     module = emitter.emit_host(typed, build=build, contract=CompileOptions(contract=contract).contract)
     return Compiled(module, link_host(module, front.signature.name, specialisation.arguments, index_bits))
 

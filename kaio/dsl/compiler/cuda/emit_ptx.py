@@ -298,6 +298,9 @@ class CudaTarget(Checks):
     def begin_loop(self, e: Emitter, place: Place, is_inner: bool, turns: Callable[[], Any]) -> None:
         """Nobody counts."""
 
+    def begin_turn(self, e: Emitter, place: Place) -> None:
+        """Nobody counts."""
+
     def suspend(self, e: Emitter, kind: str, text: str = "", words: int = 0) -> None:
         raise NotImplementedError("threads of a GPU wait by themselves")
 

@@ -194,16 +194,26 @@ class Emitter:
         self.b.position_at_end(frame.starts[block.label])
         frame.at = block.label
         self.notes.block()
-        for statement in block.body:
+        starts = [] if self.is_inside_own else frame.turn_starts.get(block.label, [])
+        phis = sum(isinstance(s, ir.Assign) and isinstance(s.op, ir.Phi) for s in block.body) if starts else 0
+        for position, statement in enumerate(block.body):
+            if position == phis:
+                self._begin_turns(starts)
             self._at(statement.place)
             self.notes.line(self, statement)
             if isinstance(statement, ir.SetItem):
                 self._set_item(frame, statement)
             else:
                 self._assign(frame, block, statement)
+        if phis == len(block.body):
+            self._begin_turns(starts)
         self._at(block.terminator.place)
         self.notes.line(self, block.terminator)
         self._terminator(frame, block)
+
+    def _begin_turns(self, places: list[Place]) -> None:
+        for place in places:
+            self.target.begin_turn(self, place)
 
     def _terminator(self, frame: Frame, block: ir.Block) -> None:
         terminator = block.terminator

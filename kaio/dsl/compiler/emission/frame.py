@@ -16,7 +16,7 @@ from kaio.dsl.compiler.emission.leaves import leaf_types, leaves, rebuild, undef
 from kaio.dsl.compiler.emission.loops import Turn
 from kaio.dsl.compiler.emission.parts_read import PartsRead
 from kaio.dsl.compiler.infer.origins import Origins
-from kaio.dsl.compiler.loop_nest import Loop, back_edges, loops_of, place_of
+from kaio.dsl.compiler.loop_nest import Loop, back_edges, loops_of, place_of, turn_starts
 from kaio.dsl.compiler.own import is_own
 from kaio.dsl.values import Type
 from kaio.errors import Place
@@ -72,6 +72,11 @@ class Frame:
     def counted(self) -> Mapping[str, Place]:
         """The iterators of the loops whose turns are counted before they begin, and where those loops stand."""
         return {loop.iterator: self.place_of(head, None) for head, loop in self.nest.items() if loop.iterator}
+
+    @cached_property
+    def turn_starts(self) -> Mapping[int, list[Place]]:
+        """The blocks in which turns of loops begin, and where those loops stand."""
+        return turn_starts(self.typed)
 
     def place_of(self, head: int, at: int | None) -> Place:
         """Where the loop with this head stands, to which block `at` goes back."""

@@ -124,6 +124,9 @@ class Target(Protocol):
         `is_inner`: it is inside of another.
         """
 
+    def begin_turn(self, e: Emitter, place: Place) -> None:
+        """A turn of the loop at `place` begins here."""
+
     def suspend(self, e: Emitter, kind: str, text: str = "", words: int = 0) -> None:
         """Let the other threads run until they are all here (host rules only)."""
 

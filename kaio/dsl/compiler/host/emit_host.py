@@ -83,7 +83,7 @@ def emit_host(typed: ir.Typed, *, build: Build, contract: bool = True) -> HostMo
         body.emit()
         emit_k_plain(body, None)
         return _finish(body, ("k_plain",))
-    if not straight(typed):
+    if not straight(typed) and not build.counted:
         split = _split(body, Prover())
         if split is not None:
             body.emit()
@@ -106,7 +106,9 @@ def emit_host(typed: ir.Typed, *, build: Build, contract: bool = True) -> HostMo
 def _emit_waiting(body: Body) -> HostModule:
     """A kernel in which threads wait for others."""
     build = body.build
-    can_split = build.check != "full" and not build.stepped and body.watching is None and not body.spins
+    can_split = (
+        build.check != "full" and not (build.stepped or build.counted) and body.watching is None and not body.spins
+    )
     if can_split:
         fast = _split(body, Prover())
         if fast is not None:
@@ -210,7 +212,7 @@ class _PlainTarget:
     def _nothing(self, *_: Any) -> None:
         """Unchecked, unproved, unplaced."""
 
-    locate = check_index = check = decide = note_range = alone = touch = go_round = begin_loop = _nothing
+    locate = check_index = check = decide = note_range = alone = touch = go_round = begin_loop = begin_turn = _nothing
 
     def store(self, e: Emitter, value: llvm.Value, pointer: llvm.Value, access: Access) -> None:
         """A plain store."""

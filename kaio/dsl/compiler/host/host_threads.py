@@ -162,15 +162,24 @@ class Thread(Checks):
 
     # -------------------------------------------------------------- loops
     def go_round(self, e: Emitter, place: Place, loop: Loop) -> None:
-        """A turn is counted; a loop that spins lets the others go on."""
-        self.turns.go_round(e, Site("pause" if loop.spins else "loop", place, e.trace, "loop"), loop.spins)
+        """A turn is counted, if not where it began; a loop that spins lets the others go on."""
+        site = Site("pause" if loop.spins else "loop", place, e.trace, "loop")
+        if not self.build.counted:
+            self.turns.count_one(e, site)
+        if loop.spins:
+            self.turns.pause(e, site)
+
+    def begin_turn(self, e: Emitter, place: Place) -> None:
+        """With fuel every turn is counted here, so that the one too many does nothing."""
+        if self.build.counted:
+            self.turns.count_one(e, Site("loop", place, e.trace, "loop"))
 
     def begin_loop(self, e: Emitter, place: Place, is_inner: bool, turns: Callable[[], llvm.Value | int]) -> None:
-        """All turns are counted at once, of a loop in another, and where fuel may be short.
+        """All turns are counted at once, of a loop in another.
 
         Else it ends in a while, and LLVM may make vectors of several threads.
         """
-        if not (is_inner or self.build.stepped):
+        if self.build.counted or not (is_inner or self.build.stepped):
             return
         many = turns()
         if not isinstance(many, int) or many > _FEW or self.build.stepped:

@@ -48,13 +48,17 @@ class Turns:
 
     def go_round(self, e: Emitter, site: Site, spins: bool) -> None:
         """A loop goes back to its head; one that `spins` pauses, so that the others come to do what it waits for."""
+        self.count_one(e, site)
+        if spins:
+            self.pause(e, site)
+
+    def count_one(self, e: Emitter, site: Site) -> None:
+        """One turn less is left."""
         b, count = e.b, self._register("count", I32, abi.SLICE)
         left = b.sub(b.load(count), I32(1))
         b.store(left, count)
         with _seldom(e, b.icmp_unsigned("==", left, I32(0))):
             self._look_up(e, site, b.load(self._rest))
-        if spins:
-            self._pause(e, site)
 
     def strip_goes_round(self, b: llvm.IRBuilder, context: llvm.Value, number: llvm.Value, site: Site) -> llvm.Value:
         """Whether threads that go round side by side, of which this is the first, may do so."""
@@ -98,7 +102,8 @@ class Turns:
         b.store(turns, self._registers["count"])
         b.store(b.sub(rest, b.zext(turns, I64)), self._rest)
 
-    def _pause(self, e: Emitter, site: Site) -> None:
+    def pause(self, e: Emitter, site: Site) -> None:
+        """Let the others go on, after a few turns."""
         b, thread, patience = e.b, self._thread, self._register("patience", I32, I32(_FEW))
         left = b.sub(b.load(patience), I32(1))
         b.store(left, patience)
