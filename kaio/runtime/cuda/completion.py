@@ -18,7 +18,7 @@ from kaio.errors import KaioError
 from kaio.runtime.bell import Bell
 from kaio.runtime.clocks import Place
 from kaio.runtime.completion import Completion
-from kaio.runtime.cuda.driver import NOT_READY, done, driver, is_sticky
+from kaio.runtime.cuda.driver import NOT_READY, driver, is_sticky
 from kaio.runtime.watching import pause_after, watcher
 
 if TYPE_CHECKING:
@@ -135,7 +135,8 @@ class CudaCompletion(Completion):
             if error is not None or self._error is not None:
                 self._error = self._error or error
             elif self._start is not None and self._event is not None:
-                self._elapsed_ms = done(driver.cuEventElapsedTime(self._start.handle, self._event.handle))
+                elapsed = driver.cuEventElapsedTime(self._start.handle, self._event.handle)
+                self._elapsed_ms = self.stream.device.ask(elapsed)
             if self.stream.device.fault is None and self.stream.last() is self:
                 self.stream.recent.clear()
             self._finished = True

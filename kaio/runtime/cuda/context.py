@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -17,18 +18,18 @@ class Current:
     A thread without a context keeps this one: to push and pop it each time would cost, and harms nobody.
     """
 
-    __slots__ = ("_context", "_pushed")
+    __slots__ = ("_ask", "_context", "_pushed")
 
-    def __init__(self, context: Any) -> None:
-        self._context = context
+    def __init__(self, context: Any, ask: Callable[[tuple[Any, ...]], Any] = done) -> None:
+        self._context, self._ask = context, ask
 
     def __enter__(self) -> None:
-        current = int(done(driver.cuCtxGetCurrent()))
+        current = int(self._ask(driver.cuCtxGetCurrent()))
         self._pushed = current not in (0, int(self._context))
         if self._pushed:
-            done(driver.cuCtxPushCurrent(self._context))
+            self._ask(driver.cuCtxPushCurrent(self._context))
         elif not current:
-            done(driver.cuCtxSetCurrent(self._context))
+            self._ask(driver.cuCtxSetCurrent(self._context))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -16,7 +16,7 @@ from kaio.runtime.buffer import GpuBuffer
 from kaio.runtime.completion import Completion
 from kaio.runtime.cuda.completion import CudaCompletion, Events
 from kaio.runtime.cuda.context import Current, describe
-from kaio.runtime.cuda.driver import DriverError, done, driver, is_sticky, start
+from kaio.runtime.cuda.driver import DriverError, count_devices, done, driver, is_sticky
 from kaio.runtime.cuda.envelope import Library
 from kaio.runtime.cuda.faults import CheckedCompletion, Records
 from kaio.runtime.cuda.foreign import stream_over
@@ -71,7 +71,7 @@ class CudaDevice(Device):
     _loaded: dict[int, CudaLoaded]
     _held: list[tuple[Any, list[Completion]]]
     _unused: list[Any]  # of those that have ended, the ones on which nothing is freed any more
-    _priorities: tuple[int, int]  # of streams, the least and the greatest
+    priorities: tuple[int, int]  # of streams, the least and the greatest
     _default: CudaStream
     _copies: CudaStream
     _frees: CudaStream
@@ -82,8 +82,7 @@ class CudaDevice(Device):
     @classmethod
     def open(cls, ordinal: int, check: Level = "off", policy: Policy = USUAL_POLICY) -> CudaDevice:
         """The GPU with this number; `Device(ordinal)` keeps one of each."""
-        start()
-        count = int(done(driver.cuDeviceGetCount()))
+        count = count_devices()
         if ordinal >= count:
             raise DeviceNotFoundError(
                 f"there is no device cuda:{ordinal}: this machine has {count} GPU{'' if count == 1 else 's'}",
@@ -93,7 +92,7 @@ class CudaDevice(Device):
         self.ordinal, self.check, self.policy = ordinal, check, policy
         try:
             self._open()
-        except DriverError as problem:
+        except (DriverError, KaioError) as problem:
             raise DeviceNotFoundError(f"device cuda:{ordinal} cannot be used: {problem}") from problem
         return self
 
@@ -115,7 +114,7 @@ class CudaDevice(Device):
         self.timing_events = Events(int(driver.CUevent_flags.CU_EVENT_DEFAULT), self.ask, self.current)
         with self.current():
             least, greatest = done(driver.cuCtxGetStreamPriorityRange())
-            self._priorities = int(least), int(greatest)
+            self.priorities = int(least), int(greatest)
             self.pool = Pool(self)
         self.pinned, self._peers = PinnedPool(self), set()
         self._default, self._copies, self._frees, self._reads = (CudaStream.make(self) for _ in range(4))
@@ -129,7 +128,7 @@ class CudaDevice(Device):
 
     def current(self) -> Current:
         """Inside `with device.current():` the context of this device is the current one."""
-        return Current(self._context)
+        return Current(self._context, self.ask)
 
     def bind_thread(self) -> None:
         """Give a thread that has no context this one; once a thread."""
@@ -151,10 +150,15 @@ class CudaDevice(Device):
         if not answer[0]:
             return done(answer)
         problem = DriverError(answer[0])
-        if is_sticky(answer[0]):
-            self.poison(answer[0])
+        raise self.refusal(problem, what) from problem
+
+    def refusal(self, problem: DriverError, what: str = "") -> KaioError:
+        """An error of the driver in kaio's words; raises ContextPoisonedError if it has ended the context."""
+        code = driver.CUresult(problem.code)
+        if is_sticky(code):
+            self.poison(code)
             self.check_usable()
-        raise self.translated(problem, what) from problem
+        return self.translated(problem, what)
 
     def translated(self, problem: DriverError, what: str = "") -> KaioError:
         """An error of the driver that leaves the context usable."""
@@ -256,7 +260,7 @@ class CudaDevice(Device):
                 try:
                     found = CudaLoaded(program)
                 except DriverError as problem:
-                    raise self.translated(problem, f"kernel `{program.name}` for {program.target}") from problem
+                    raise self.refusal(problem, f"kernel `{program.name}` for {program.target}") from problem
                 if program.prints:
                     self.prints = self.prints or CudaPrints(self)
                     self.prints.bind(found)
@@ -270,7 +274,7 @@ class CudaDevice(Device):
                 if shared_nbytes > loaded.dynamic_nbytes:  # another thread may have asked for more meanwhile
                     loaded.allow(shared_nbytes)
             except DriverError as problem:
-                raise self.translated(problem, f"kernel `{loaded.name}`") from problem
+                raise self.refusal(problem, f"kernel `{loaded.name}`") from problem
 
     def stream(
         self,
@@ -288,7 +292,7 @@ class CudaDevice(Device):
             if priority:
                 raise KaioError("a stream of another library has its own priority", help="leave `priority` out")
             return stream_over(self, foreign, policy if completion or ordering else None)
-        return CudaStream.make(self, read_priority(priority, self, *self._priorities), policy)
+        return CudaStream.make(self, read_priority(priority, self, *self.priorities), policy)
 
     def _make_graph(self) -> CudaGraph:
         return CudaGraph.make(self)
@@ -317,7 +321,11 @@ class CudaDevice(Device):
                 work.stream = stream
                 stream._mark_last()
                 if zero:
-                    self.ask(self.call(driver.cuMemsetD8Async, memory.pointer, 0, nbytes, stream.raw))
+                    try:
+                        self.ask(self.call(driver.cuMemsetD8Async, memory.pointer, 0, nbytes, stream.raw))
+                    except BaseException:
+                        self._drop(memory, stream)
+                        raise
                 memory.stream, memory.writer = stream, work
                 stream.last = _ref(work)
             return memory
@@ -327,8 +335,17 @@ class CudaDevice(Device):
         with self._lock:
             memory = self._take(host.nbytes, self._copies)
         if host.nbytes:
-            self._upload(memory.pointer, host)
+            try:
+                self._upload(memory.pointer, host)
+            except BaseException:
+                self._drop(memory, self._copies)
+                raise
         return memory
+
+    def _drop(self, memory: Memory, stream: CudaStream) -> None:
+        """Give memory back that became no buffer, behind what the stream was given for it."""
+        self.dropped.append((memory.pointer, memory.nbytes, None, [Completion.completed(stream)]))
+        self.attention = True
 
     def _take(self, nbytes: int, stream: CudaStream) -> Memory:
         """Memory that may be used on the stream, and after that on others. The lock is held."""
@@ -490,10 +507,10 @@ class CudaDevice(Device):
         """Let this GPU reach the memory of another by itself, where it can: else the driver goes through the host."""
         if other.ordinal in self._peers:
             return
-        self._peers.add(other.ordinal)
-        handles = [done(driver.cuDeviceGet(ordinal)) for ordinal in (self.ordinal, other.ordinal)]
-        if done(driver.cuDeviceCanAccessPeer(*handles)):
+        handles = [self.ask(driver.cuDeviceGet(ordinal)) for ordinal in (self.ordinal, other.ordinal)]
+        if self.ask(driver.cuDeviceCanAccessPeer(*handles)):
             other.pool.share_with(self.ordinal)
+        self._peers.add(other.ordinal)
 
     # Other libraries.
 

@@ -21,6 +21,8 @@ __all__ = [
     "launch_host_function", "start",
 ]  # fmt: skip
 
+_FIRST_WITH_HOST_FUNCTIONS = 10000  # CUDA 10.0: `cuLaunchHostFunc`
+
 NOT_READY = driver.CUresult.CUDA_ERROR_NOT_READY
 
 # After one of these nothing in the process can use the context again (measured: not even a reset recovers it).
@@ -92,15 +94,20 @@ def start() -> None:
 def count_devices() -> int:
     """How many GPUs the driver has."""
     start()
-    return int(done(driver.cuDeviceGetCount()))
+    try:
+        return int(done(driver.cuDeviceGetCount()))
+    except DriverError as problem:
+        raise DeviceNotFoundError(
+            f"the NVIDIA driver does not say how many GPUs there are: {problem}",
+            help='see what `nvidia-smi` says; `Device("cpu")` runs the same kernels',
+        ) from problem
 
 
 @functools.cache
 def _host_function_launcher() -> Any:
     # The bindings would run Python around the function, in the driver's thread.
-    launch = ctypes.CDLL("libcuda.so.1").cuLaunchHostFunc
-    launch.argtypes = [ctypes.c_void_p] * 3
-    return launch
+    address = int(done(driver.cuGetProcAddress(b"cuLaunchHostFunc", _FIRST_WITH_HOST_FUNCTIONS, 0))[0])
+    return ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 3)(address)
 
 
 def launch_host_function(stream: int, function: int, data: int) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kaio.errors import UnsupportedFeatureError
 from kaio.runtime.completion import Completion
 from kaio.runtime.cuda.completion import CudaCompletion
-from kaio.runtime.cuda.driver import add_edges, done, driver
+from kaio.runtime.cuda.driver import add_edges, driver
 from kaio.runtime.cuda.faults import CheckedCompletion, Lent
 from kaio.runtime.cuda.graph_lane import CudaLane, Handles, Kernel, Node
 from kaio.runtime.cuda.stream import CudaStream
@@ -37,7 +37,7 @@ class CudaGraph(Graph):
     _checked: list[Node]  # those that leave what their checks find in a record
 
     def _begin(self) -> None:
-        version = int(done(driver.cuDriverGetVersion()))
+        version = int(self.device.ask(driver.cuDriverGetVersion()))
         if version < _FIRST_DRIVER:
             raise UnsupportedFeatureError(
                 f"graphs need an NVIDIA driver for CUDA 12.3 or later (this one is for CUDA {version // 1000}."

@@ -99,7 +99,7 @@ class CudaStream(Stream):
 
     def __del__(self) -> None:
         raw = getattr(self, "raw", None)
-        if raw is not None:
+        if raw is not None and hasattr(self, "kept"):  # else the driver refused something before it was a stream
             kept, self.kept, self.is_over = self.kept, {}, True
             self.device.dropped.extend(
                 (pointer, size, None, [Completion.completed(self)]) for size, all_ in kept.items() for pointer in all_

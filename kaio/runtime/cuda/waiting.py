@@ -61,6 +61,6 @@ class Waiters:
                 return None
             self._made += 1
         with self._device.current():
-            highest = driver.cuCtxGetStreamPriorityRange()[-1]
-            code, stream = driver.cuStreamCreateWithPriority(driver.CUstream_flags.CU_STREAM_NON_BLOCKING, highest)
+            flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
+            code, stream = driver.cuStreamCreateWithPriority(flags, self._device.priorities[1])
         return None if code else stream

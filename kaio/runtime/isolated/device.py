@@ -315,7 +315,7 @@ class IsolatedDevice(Device):
         self.check_usable()
         self.tidy()
         with self._lock:
-            return IsolatedStream.make(self, self.link, read_priority(priority, self, *self.owner._priorities), policy)
+            return IsolatedStream.make(self, self.link, read_priority(priority, self, *self.owner.priorities), policy)
 
     def _make_graph(self) -> Never:
         raise UnsupportedFeatureError(
