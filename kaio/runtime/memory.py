@@ -86,7 +86,7 @@ class Memory:
                 self.readers = {}
             if self.beside:
                 self.beside = _NOBODY
-            self.stream = None if self.foreign_stream is not None or self.guests else stream
+            self.stream = None if self.closed or self.foreign_stream is not None or self.guests else stream
         else:
             if self.readers and stream not in self.readers:
                 # Who is done is forgotten, and who comes before this one anyhow: each reader holds its stream.
@@ -109,7 +109,8 @@ class Memory:
             self.readers[stream] = done
         users = {self.writer.stream} if self.writer is not None else set()
         alone = users.union(self.readers, self.beside) == {stream}
-        self.stream = stream if alone and self.foreign_stream is None and not self.guests else None
+        is_plain = not self.closed and self.foreign_stream is None and not self.guests
+        self.stream = stream if alone and is_plain else None
 
     def overwrite(self) -> None:
         """All of it is about to be overwritten: that comes after what wrote it as after a reader, however it went."""

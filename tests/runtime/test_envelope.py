@@ -178,6 +178,14 @@ def test_what_it_raises_is_an_error_of_the_library_and_stays_with_the_output(dev
     device.wait(60)
 
 
+def test_an_operand_that_is_closed_inside_stays_closed(device: Any, x: Any, y: Any) -> None:
+    with device.graph() as graph:
+        y.fill(1)
+    kaio.run(lambda stream: y.close(), output=y).wait(60)
+    with pytest.raises(BufferClosedError):
+        graph.launch()
+
+
 def test_operands_are_checked_before_anything_is_called(device: Any, x: Any) -> None:
     def never(stream: Any) -> None:
         pytest.fail("it was called")

@@ -5,6 +5,7 @@ it does.
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import random
 import sys
@@ -380,6 +381,22 @@ def test_a_native_call_takes_bytes_and_holds_all_else(device: Any, x: Any, y: An
         assert call(program.block.pack(x.pointer, N, y.pointer, N, 2.0)) == 0
     stream.wait(60)
     np.testing.assert_array_equal(y.to_host(), 2 * x.to_host())
+
+
+def test_many_threads_that_launch_first_share_one_native_code(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kaio.runtime.cuda import thunk
+
+    monkeypatch.setattr(thunk, "_made", functools.cache(thunk._made.__wrapped__))
+    ready = threading.Barrier(16, timeout=30)
+
+    def methods(_: int) -> Any:
+        ready.wait()
+        return thunk._methods()
+
+    with device.current(), ThreadPoolExecutor(16) as pool:
+        made = list(pool.map(methods, range(16)))
+    assert made[0] is not None
+    assert all(each is made[0] for each in made)
 
 
 class Factor(NamedTuple):

@@ -19,6 +19,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kaio.forking import whole_lock
 from kaio.runtime.cuda.calls import call_together
 from kaio.runtime.cuda.driver import done, driver
 from kaio.runtime.host_library import Library
@@ -32,6 +33,7 @@ Call = Callable[[bytes], int]
 """Launches with this argument block, and gives the driver's code: 0 is success."""
 
 _log = logging.getLogger("kaio")
+_MAKING = whole_lock(2)
 
 _METH_O = 8  # CPython: methodobject.h
 _make_builtin = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
@@ -137,9 +139,14 @@ def _attributes(together: Together | None) -> bytes:
     return b"".join(ctypes.string_at(attribute.getPtr(), _ATTRIBUTE_NBYTES) for attribute in config.attrs)
 
 
-@functools.cache
 def _methods() -> tuple[_MethodDef, _MethodDef] | None:
     """The definitions of a plain launch and of one whose blocks run together; they and their code live on."""
+    with _MAKING:  # of two that are made at a time, the code of one would be unloaded while launches go through it
+        return _made()
+
+
+@functools.cache
+def _made() -> tuple[_MethodDef, _MethodDef] | None:
     try:
         names = ("PyBytes_AsString", "PyBytes_Size", "PyEval_SaveThread", "PyEval_RestoreThread", "PyLong_FromSsize_t")
         known: dict[str, int] = {name: _address(getattr(ctypes.pythonapi, name)) for name in names}
