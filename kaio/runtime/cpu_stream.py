@@ -488,12 +488,12 @@ class CpuStream(Stream):
             lane.wait_recorded(earlier)
             return
         works = works_of(earlier)
+        others = [work for work in works if not work.is_done and work.stream is not self]
         done = CpuCompletion(self)
         with self.device._lock:
             if self.device.order is not None:
                 moments = [moment for work in works if (moment := getattr(work, "_moment", None)) is not None]
                 done._moment = self.device.order.submit(self, (), after=moments)
-            others = [work for work in works if work.stream is not self and not work._finished]
             is_served = not others or self._enqueue(_Work(done, None, [], others, []))
         if not is_served:
             self.work_off()

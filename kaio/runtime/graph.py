@@ -247,7 +247,7 @@ class Graph(metaclass=Shown):
             stream = device.stream_for(self._uses)
         elif not isinstance(stream, Stream) and is_foreign_stream(stream):
             stream = device.stream(foreign=stream)
-        if getattr(stream, "device", None) is not device:
+        if not isinstance(stream, Stream) or stream.device is not device:
             raise LaunchError(f"a graph of {device} is launched on a stream of it (got {stream!r})")
         if device.generation != self._generation:
             self._refuse_stale()

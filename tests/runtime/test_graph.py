@@ -574,7 +574,16 @@ def test_a_stream_of_another_device_is_refused(device: kaio.Device, x: Any, y: A
     other = kaio.Device("cpu", like="sm_80").stream()
     text = told(lambda: graph.launch(other), LaunchError)
     assert text == f"a graph of {device} is launched on a stream of it (got {other!r})"
-    assert told(lambda: graph.launch("fast"), LaunchError).endswith("(got 'fast')")  # type: ignore[arg-type]
+    for wrong in ("fast", y):
+        assert told(lambda wrong=wrong: graph.launch(wrong), LaunchError).endswith(f"(got {wrong!r})")  # type: ignore[misc]
+
+
+def test_a_stream_does_not_wait_for_what_was_recorded(device: kaio.Device, x: Any, y: Any) -> None:
+    with device.graph():
+        recorded = add(x, y)
+    stream = device.stream()
+    assert told(lambda: stream.wait_for(recorded)) == RECORDED
+    stream.wait(60)
 
 
 # ---------------------------------------------------------------------- changing arguments
