@@ -45,7 +45,8 @@ class _Gathered(Completion):
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not part._finished and not part._block(left):
                 return False
-        return self._poll()
+        self._poll()
+        return True  # also where a part is what waits: it has come as far as it can
 
     def _watch(self) -> None:
         for part in self.parts:

@@ -137,6 +137,10 @@ def test_the_host_may_look_at_an_operand_inside(device: Any, x: Any, y: Any) -> 
     assert seen == [[7, 7, 7]]
 
 
+def test_the_host_may_wait_for_the_whole_device_inside(device: Any, x: Any, y: Any) -> None:
+    kaio.run(lambda stream: device.wait(timeout_s=30), keep_alive=x, output=y).wait(60)
+
+
 def test_other_threads_go_on_while_a_library_takes_long(device: Any, x: Any, y: Any) -> None:
     inside, go_on, z = threading.Event(), threading.Event(), device.alloc_zeros(3, i32)
 
