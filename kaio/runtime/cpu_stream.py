@@ -347,6 +347,7 @@ class CpuStream(Stream):
             with self.device._lock, self._lock:
                 if self._serving:
                     return None
+                keep = [buffer.memory.owner for buffer, _ in uses]  # before it is asked whether they are closed
                 for buffer, access in uses:
                     buffer.check_usable()
                     if self.is_managed and _is_in_use(buffer, access):
@@ -357,7 +358,6 @@ class CpuStream(Stream):
                     done._moment = self.device.order.submit(self, uses, self.is_managed)
                 for buffer, access in uses:
                     buffer.memory.record(self, done, access != "In", self.is_managed)
-                keep = [buffer.memory.owner for buffer, _ in uses]
             start = time.perf_counter()
             loaded.short.run(free, grid, block, arguments, shared_nbytes, self.device.workers)
             done._elapsed_ms = (time.perf_counter() - start) * 1e3
@@ -447,6 +447,7 @@ class CpuStream(Stream):
         with self.device._lock:
             writers: list[Any] = []  # CpuCompletions
             readers: list[Any] = []
+            keep = [buffer.memory.owner for buffer, _ in uses]  # before it is asked whether they are closed
             for buffer, access in uses:
                 buffer.check_usable()
                 memory = buffer.memory
@@ -468,7 +469,7 @@ class CpuStream(Stream):
                     memory.record(self, done, access != "In", self.is_managed)
                 elif access != "In" and memory.writer is None:  # a fill of all of it forgets who wrote it
                     memory.writer = inside.done
-            work = _Work(done, call, writers, readers, [buffer.memory.owner for buffer, _ in uses])
+            work = _Work(done, call, writers, readers, keep)
             is_served = is_here or self._enqueue(work)
         if is_here:
             work.run()

@@ -24,6 +24,7 @@ from kaio import f32, i32
 from kaio.errors import DeviceNotFoundError, InternalError, KaioError, KernelFault, UnsupportedFeatureError
 from kaio.runtime.cpu_stream import Servers
 from kaio.runtime.limits import DESCRIPTIONS
+from kaio.runtime.memory import Memory
 from kaio.runtime.opening import open_device
 from kaio.runtime.stream import RunOptions
 
@@ -674,3 +675,23 @@ def test_the_caller_does_the_work_if_there_are_no_threads(cpu: Any, run: Run, mo
     for _ in range(2):
         assert run(lambda: threads.append(threading.current_thread()), stream=stream).is_done
     assert threads == [threading.current_thread()] * 2
+
+
+def test_memory_that_is_closed_just_as_work_is_queued_lives_until_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, going_on = kaio.Device("cpu"), threading.Event()
+    x = device.alloc_zeros(4, kaio.f32)
+    owner = weakref.ref(x.memory.owner)
+    held = kaio.run(lambda stream: going_on.wait(60), stream=device.current_stream())
+    record = Memory.record
+
+    def record_and_close(memory: Memory, *use: Any) -> None:  # as another thread may, which asks for no lock
+        record(memory, *use)
+        memory.close()
+
+    monkeypatch.setattr(Memory, "record", record_and_close)
+    done = x.fill(1)
+    assert x.is_closed
+    assert owner() is not None
+    going_on.set()
+    kaio.gather(held, done).wait(60)
+    assert x.memory.owner is None
