@@ -483,10 +483,15 @@ def test_a_bug_of_every_block_is_told_of_the_first_as_where_all_are_checked(
 def test_two_launches_over_memory_of_others_are_compared_access_by_access(rests):
     array = np.zeros(64 * MANY, np.int32)
     one, two = FULL.import_array(array), FULL.import_array(array)
-    with pytest.raises(kaio.KernelFault, match="data race"), FULL.stream():  # told by whichever of the two ends last
-        copied.grid(MANY).block(64).launch(FULL.alloc_from(SAME), one)
+
+    def launch_both() -> None:
         with FULL.stream():
-            copied.grid(MANY).block(64).launch(FULL.alloc_from(SAME), two).wait()
+            copied.grid(MANY).block(64).launch(FULL.alloc_from(SAME), one)
+            with FULL.stream():
+                copied.grid(MANY).block(64).launch(FULL.alloc_from(SAME), two)
+
+    with pytest.raises(kaio.KernelFault, match="data race"):  # told by whichever of the two ends last
+        launch_both()
     assert rests.launches == 0
 
 
