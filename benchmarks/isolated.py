@@ -61,7 +61,7 @@ def round_trips(device: kaio.Device) -> dict[str, Any]:
 
 def faults(device: kaio.Device, kind: str, ptx: str) -> tuple[Samples, Samples]:
     """Seconds until a fault is told, and until the next launch is done."""
-    from kaio.runtime.stream import RunOptions
+    from kaio.runtime.stream import Launch, RunOptions
 
     loaded = device.load(CudaProgram("bad", device.target, (), 32, 0, ptx=ptx, cubin=ptx.encode() + b"\0"))
     x, y = device.alloc_from(np.ones(N, np.float32)), device.alloc_zeros(N, kaio.f32)
@@ -70,7 +70,7 @@ def faults(device: kaio.Device, kind: str, ptx: str) -> tuple[Samples, Samples]:
     for _ in range(FAULTS):
         saxpy.over(N).launch(x, y, 2.0).wait()
         start = time.perf_counter()
-        done = device.current_stream().launch(loaded, (1, 1, 1), (1, 1, 1), b"", (), options=options)
+        done = device.current_stream().launch(Launch(loaded, (1, 1, 1), (1, 1, 1), b"", (), options=options))
         try:
             done.wait(60)
         except kaio.KernelFault:

@@ -31,20 +31,10 @@ class BoundLaunch:
     def _prepare(self, values: list[Any]) -> None:
         launcher = self._launcher
         call = launcher.kernel.parameters.as_call(values)
-        stream, variant, geometry, arguments, uses, shared_nbytes, together = launcher.ready(*call)
+        stream, launch = launcher.ready(*call)
         if launcher._stream is None:
-            stream = stream.device.stream_for(uses, is_bound=True)
-        self._prepared = stream.prepare(
-            variant.loaded,
-            geometry.grid,
-            geometry.block,
-            arguments,
-            uses,
-            shared_nbytes,
-            launcher.timed,
-            together,
-            launcher.run,
-        )
+            stream = stream.device.stream_for(launch.uses, is_bound=True)
+        self._prepared = stream.prepare(launch)
         self._values, self._device = values, stream.device
 
     def launch(self) -> Completion:

@@ -30,13 +30,13 @@ from kaio.runtime import Completion, Device, Stream
 from kaio.runtime.alike import count_alike
 from kaio.runtime.first_block import may_be_alike, rest_of
 from kaio.runtime.foreign_stream import ForeignPlace, is_foreign_stream
-from kaio.runtime.stream import USUAL, RunOptions, Together, Uses
+from kaio.runtime.stream import USUAL, Launch, RunOptions, Together
 
 if TYPE_CHECKING:
     from kaio.launch.bound import BoundLaunch
     from kaio.runtime.trace import Trace
 
-__all__ = ["Launchable", "Launcher", "Ready", "Variant"]
+__all__ = ["Launchable", "Launcher", "Variant"]
 
 __tracebackhide__ = is_message
 
@@ -92,10 +92,6 @@ class Fitting(NamedTuple):
     together: Together | None = None
     plan: object = None  # by which streams know all of it but the arguments; None where no quick way is worth it
 
-
-# A launch after all checks: where it runs, and what is launched there (the number is of bytes of dynamic shared
-# memory). A plain tuple, as each launch makes one.
-Ready = tuple[Stream, Variant, Geometry, bytes, Uses, int, Together | None]
 
 OCCUPANCY = "occupancy"
 _NOTHING_FITS = Fitting(None, SharedMemory())
@@ -285,21 +281,11 @@ class Launcher:
                 done = None
             if done is not None:
                 return done
-        stream, variant, geometry, arguments, uses, shared_nbytes, together = self.ready(args, kwargs)
+        stream, launch = self.ready(args, kwargs)
         plan = self._fitting.plan
         if plan is not None:  # the next ones find it there
-            stream.learn(plan, variant.loaded, geometry.grid, geometry.block, shared_nbytes, together)
-        done = stream.launch(
-            variant.loaded,
-            geometry.grid,
-            geometry.block,
-            arguments,
-            uses,
-            shared_nbytes,
-            self.timed,
-            together,
-            self.run,
-        )
+            stream.learn(plan, launch)
+        done = stream.launch(launch)
         if stream.device.recordings:
             note_call(done, self, self.kernel.parameters.bind(args, kwargs))
         return done
@@ -347,7 +333,7 @@ class Launcher:
         __tracebackhide__ = is_message
         return BoundLaunch(self, self.kernel.parameters.bind(args, kwargs))
 
-    def ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ready:
+    def ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Stream, Launch]:
         """Do everything that comes before the launch itself."""
         __tracebackhide__ = is_message
         kernel = self.kernel
@@ -374,7 +360,10 @@ class Launcher:
         arguments = kernel.parameters.pack(variant.pack, call, places)
         if geometry.build.check == "full":
             self._add_rest(variant, geometry, arguments, call, device)
-        return stream, variant, geometry, arguments, call.uses, shared_nbytes, fitting.together
+        return stream, Launch(
+            variant.loaded, geometry.grid, geometry.block, arguments, call.uses, shared_nbytes, self.timed,
+            fitting.together, self.run,
+        )  # fmt: skip
 
     def _variant(self, device: Device, geometry: Geometry, call: Call) -> Variant:
         variants, wide = self.kernel.variants, geometry.wide or call.wide

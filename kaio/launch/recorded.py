@@ -11,6 +11,7 @@ from kaio.runtime.recorded import Recorded
 
 if TYPE_CHECKING:
     from kaio.launch.launcher import Launchable, Launcher
+    from kaio.runtime.stream import Launch, Stream
 
 __all__ = ["RecordedCall", "changed", "note_call"]
 
@@ -46,17 +47,13 @@ class RecordedCall:
         """The parameters of its buffers."""
         return self._launcher.kernel.parameters.buffer_names
 
-    def ready(self, changes: dict[str, Any]) -> tuple[Any, ...]:
-        """Check it with these arguments changed, and give what `Stream.launch` takes, the stream first."""
+    def ready(self, changes: dict[str, Any]) -> tuple[Stream, Launch]:
+        """Check it with these arguments changed."""
         __tracebackhide__ = is_message
         launcher = self._launcher
         values = changed(launcher.kernel, self._values, changes)
         call = launcher.kernel.parameters.as_call(values)
-        stream, variant, geometry, arguments, uses, shared_nbytes, together = launcher.ready(*call)
-        return (
-            stream, variant.loaded, geometry.grid, geometry.block, arguments, uses, shared_nbytes, launcher.timed,
-            together, launcher.run,
-        )  # fmt: skip
+        return launcher.ready(*call)
 
     def accept(self, changes: dict[str, Any]) -> None:
         """These are the arguments from now on."""

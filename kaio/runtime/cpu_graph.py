@@ -18,7 +18,7 @@ from kaio.runtime.cpu_stream import CpuCompletion, CpuStream, Enqueued, wait_at_
 from kaio.runtime.graph import Graph
 from kaio.runtime.launch_order import LaunchOrder, Moment
 from kaio.runtime.recorded import Recorded
-from kaio.runtime.stream import USUAL, Dims, RunOptions, Stream, Together, Uses
+from kaio.runtime.stream import Launch, Stream, Uses
 
 if TYPE_CHECKING:
     from kaio.runtime.cpu_device import CpuDevice
@@ -32,20 +32,19 @@ __all__ = ["CpuGraph"]
 class _Kernel:
     """A kernel with its arguments."""
 
-    loaded: Any
-    grid: Dims
-    block: Dims
-    arguments: bytes
-    shared_nbytes: int
-    cluster: Dims
-    options: RunOptions
+    launch: Launch
+
+    @staticmethod
+    def of(launch: Launch) -> _Kernel:
+        """One with arguments of its own."""
+        return _Kernel(launch._replace(arguments=bytes(launch.arguments)))
 
     def bind(self, workers: Any, unwritten: list[Any]) -> Callable[..., object]:
         """What runs it once."""
+        loaded, grid, block, arguments, _, shared_nbytes, _, _, options = launch = self.launch
         return partial(
-            self.loaded.kernel.run, self.grid, self.block, self.arguments, workers, self.shared_nbytes, self.cluster,
-            self.options, unwritten,
-        )  # fmt: skip
+            loaded.kernel.run, grid, block, arguments, workers, shared_nbytes, launch.cluster, options, unwritten
+        )
 
 
 @dataclass(frozen=True)
@@ -97,10 +96,8 @@ class CpuGraph(Graph):
         self._calls.append(call)
         self._lines.setdefault(work.stream, _Line())
 
-    def _change(self, work: Recorded, ready: tuple[Any, ...], missing: Sequence[tuple[int, int]]) -> None:
-        _, loaded, grid, block, arguments, _, shared_nbytes, _, together, options = ready
-        cluster = (1, 1, 1) if together is None else together.cluster
-        self._calls[work.number] = _Kernel(loaded, grid, block, bytes(arguments), shared_nbytes, cluster, options)
+    def _change(self, work: Recorded, launch: Launch, missing: Sequence[tuple[int, int]]) -> None:
+        self._calls[work.number] = _Kernel.of(launch)
         self.order_anew(missing)
 
     # Launching.
@@ -122,7 +119,7 @@ class CpuGraph(Graph):
             for memory, kept in unwritten.items():
                 memory.unwritten = kept
             self._last_launch = weakref.ref(done)
-        if any(isinstance(call, _Kernel) and call.loaded.kernel.breaks for call in self._calls):
+        if any(isinstance(call, _Kernel) and call.launch.loaded.kernel.breaks for call in self._calls):
             wait_at_prompt(done)
         return done
 
@@ -134,8 +131,9 @@ class CpuGraph(Graph):
                 steps.append(_Step(work, Enqueued(stream, call.enqueue, call.uses, call.keep, call.library)))
             elif not isinstance(call, _Kernel):
                 steps.append(_Step(work, call))
-            elif call.loaded.is_full:  # which says itself where it writes
-                flight = self.device.watch(call.loaded, call.grid, call.block, work.uses, call.options.schedule)
+            elif call.launch.loaded.is_full:  # which says itself where it writes
+                launch = call.launch
+                flight = self.device.watch(launch.loaded, launch.grid, launch.block, work.uses, launch.options.schedule)
                 maps = [unwritten[memory] for memory in work.memories]
                 steps.append(_Step(work, call.bind(self.device.workers, maps), flight))
                 continue
@@ -194,26 +192,13 @@ class CpuLane(CpuStream):
         """See `Stream.wait_for`."""
         self._graph.wait_for(self._of, earlier)
 
-    def launch(
-        self,
-        loaded: Any,
-        grid: Dims,
-        block: Dims,
-        arguments: bytes,
-        uses: Uses,
-        shared_nbytes: int = 0,
-        timed: bool = False,
-        together: Together | None = None,
-        options: RunOptions = USUAL,
-    ) -> Completion:
+    def launch(self, launch: Launch) -> Completion:
         """Record a launch; see `Stream.launch`."""
-        if 0 in grid:
+        if 0 in launch.grid:
             return Completion.completed(self._of)
-        if grid != (1, 1, 1):
+        if launch.grid != (1, 1, 1):
             self.device.workers.start()  # here, as Python may be about to end when the graph is launched
-        cluster = (1, 1, 1) if together is None else together.cluster
-        call: Any = _Kernel(loaded, grid, block, bytes(arguments), shared_nbytes, cluster, options)
-        done: Recorded = self.submit(call, uses, timed, loaded)
+        done: Recorded = self.submit(_Kernel.of(launch), launch.uses, launch.timed, launch.loaded)
         return done
 
     def run(self, enqueue: Callable[[Stream], object], uses: Uses, keep: Any, library: str) -> Completion:

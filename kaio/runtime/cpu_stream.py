@@ -25,7 +25,15 @@ from kaio.runtime.first_block import may_be_alike, run_by_first
 from kaio.runtime.launch_order import LaunchOrder, Moment
 from kaio.runtime.layout import overlay
 from kaio.runtime.policy import Policy
-from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses, library_error, works_of
+from kaio.runtime.stream import (
+    USUAL,
+    Launch,
+    PreparedLaunch,
+    Stream,
+    Uses,
+    library_error,
+    works_of,
+)
 from kaio.runtime.sync_stream import SyncStream, is_sync
 
 if TYPE_CHECKING:
@@ -284,37 +292,28 @@ class CpuStream(Stream):
         self._pending, self._last, self._serving, self._server = deque(), _nothing, False, None
         self._lock = threading.RLock()
 
-    def launch(
-        self,
-        loaded: Any,
-        grid: Dims,
-        block: Dims,
-        arguments: bytes,
-        uses: Uses,
-        shared_nbytes: int = 0,
-        timed: bool = False,
-        together: Together | None = None,
-        options: RunOptions = USUAL,
-    ) -> Completion:
+    def launch(self, launch: Launch) -> Completion:
         """Launch a loaded host program; see `Stream.launch`."""
         if self.device.recordings and (lane := self._lane()) is not None:
-            return lane.launch(loaded, grid, block, arguments, uses, shared_nbytes, timed, together, options)  # type: ignore[no-any-return]
+            return lane.launch(launch)  # type: ignore[no-any-return]
+        loaded, grid, block, arguments, uses, shared_nbytes, timed, together, options = launch
         if 0 in grid:
             return Completion.completed(self)
         if together is None and options == USUAL and loaded.short is not None:
             free = loaded.short.find(grid, block, shared_nbytes)
             if free is not None:
-                here = self._run_here(free, loaded, grid, block, arguments, uses, shared_nbytes, timed)
+                here = self._run_here(free, launch)
                 if here is not None:
                     return here
         arguments = bytes(arguments)
         workers = self.device.workers
         if grid != (1, 1, 1):
             workers.start()  # here, as Python may be about to end when the stream comes to it
-        cluster = (1, 1, 1) if together is None else together.cluster
         # A launch that says where it writes leaves unwritten what it does not write.
         unwritten = [buffer.memory.unwritten for buffer, _ in uses] if loaded.is_full else []
-        run = partial(loaded.kernel.run, grid, block, arguments, workers, shared_nbytes, cluster, options, unwritten)
+        run = partial(
+            loaded.kernel.run, grid, block, arguments, workers, shared_nbytes, launch.cluster, options, unwritten
+        )
         flight = self.device.watch(loaded, grid, block, uses, options.schedule)
         if loaded.rests and flight is None and may_be_alike(loaded, grid, together, options):
             accesses = [access for _, access in uses]
@@ -328,18 +327,9 @@ class CpuStream(Stream):
             wait_at_prompt(done)
         return done
 
-    def _run_here(
-        self,
-        free: Any,
-        loaded: Any,
-        grid: Dims,
-        block: Dims,
-        arguments: bytes,
-        uses: Uses,
-        shared_nbytes: int,
-        timed: bool,
-    ) -> CpuCompletion | None:
+    def _run_here(self, free: Any, launch: Launch) -> CpuCompletion | None:
         """Run a short launch in this thread, if nothing has to be done before it; None if something has."""
+        loaded, grid, block, arguments, uses, shared_nbytes, timed, *_ = launch
         done = CpuCompletion(self)
         done._timed, done._loaded = timed, loaded
         error, is_here = None, False
@@ -388,21 +378,9 @@ class CpuStream(Stream):
         if self._serving and not self.device.servers.take(self):
             self.work_off()
 
-    def prepare(
-        self,
-        loaded: Any,
-        grid: Dims,
-        block: Dims,
-        arguments: bytes,
-        uses: Uses,
-        shared_nbytes: int = 0,
-        timed: bool = False,
-        together: Together | None = None,
-        options: RunOptions = USUAL,
-    ) -> PreparedLaunch:
+    def prepare(self, launch: Launch) -> PreparedLaunch:
         """Make a launch ready; see `Stream.prepare`."""
-        launch = (loaded, grid, block, bytes(arguments), tuple(uses), shared_nbytes, timed, together, options)
-        return _Prepared(self, launch)
+        return _Prepared(self, launch._replace(arguments=bytes(launch.arguments), uses=tuple(launch.uses)))
 
     def copy(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
         """Copy between buffers of one shape; see `Stream.copy`."""
@@ -557,14 +535,14 @@ class _SyncCpuStream(SyncStream, CpuStream):
 class _Prepared:
     """A launch of the CPU device made ready."""
 
-    __slots__ = ("_arguments", "_stream")
+    __slots__ = ("_launch", "_stream")
 
-    def __init__(self, stream: CpuStream, arguments: tuple[Any, ...]) -> None:
-        self._stream, self._arguments = stream, arguments
+    def __init__(self, stream: CpuStream, launch: Launch) -> None:
+        self._stream, self._launch = stream, launch
 
     def launch(self) -> Completion:
         """Launch it once more."""
-        return self._stream.launch(*self._arguments)
+        return self._stream.launch(self._launch)
 
 
 def _repeat(pointer: int, pattern: bytes, size: int) -> None:

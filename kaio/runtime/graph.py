@@ -10,7 +10,7 @@ from kaio.runtime.completion import Completion
 from kaio.runtime.elsewhere import Shown, answer, visible
 from kaio.runtime.foreign_stream import is_foreign_stream
 from kaio.runtime.recorded import Edges, Recorded
-from kaio.runtime.stream import Stream, works_of
+from kaio.runtime.stream import Launch, Stream, works_of
 
 if TYPE_CHECKING:
     from kaio.runtime.device import Device
@@ -98,7 +98,7 @@ class Graph(metaclass=Shown):
         """Launch it on a stream."""
         raise NotImplementedError
 
-    def _change(self, work: Recorded, ready: tuple[Any, ...], missing: Sequence[tuple[int, int]]) -> None:
+    def _change(self, work: Recorded, launch: Launch, missing: Sequence[tuple[int, int]]) -> None:
         """Let a launch have other arguments, and let the graph have these edges more; nothing changes if it fails."""
         raise NotImplementedError
 
@@ -308,8 +308,8 @@ class Graph(metaclass=Shown):
         work = self._find(recorded)
         call = work.call
         assert call is not None
-        ready = call.ready(arguments)
-        stream, uses = ready[0], tuple(ready[5])
+        stream, launch = call.ready(arguments)
+        uses = tuple(launch.uses)
         if stream.device is not self.device:
             raise LaunchError(f"the arguments of {work._spelled()} are on {stream.device}, its graph on {self.device}")
         with self.device._lock:
@@ -319,13 +319,13 @@ class Graph(metaclass=Shown):
             try:
                 for buffer, _ in uses:
                     buffer.check_usable()
-                self._change(work, ready, self._missing() if is_elsewhere else ())
+                self._change(work, launch, self._missing() if is_elsewhere else ())
             except BaseException:
                 work.uses, work.memories = before
                 raise
             is_other = any(one is not two for (one, _), (two, _) in zip(uses, before[0], strict=True))
-            if is_other or work._loaded is not ready[1]:
-                work._loaded = ready[1]
+            if is_other or work._loaded is not launch.loaded:
+                work._loaded = launch.loaded
                 self._collect()
             call.accept(arguments)
 

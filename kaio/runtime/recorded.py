@@ -16,7 +16,7 @@ from kaio.runtime.completion import Completion
 
 if TYPE_CHECKING:
     from kaio.runtime.memory import Memory
-    from kaio.runtime.stream import Stream, Uses
+    from kaio.runtime.stream import Launch, Stream, Uses
 
 __all__ = ["Call", "Edges", "Recorded"]
 
@@ -28,8 +28,8 @@ class Call(Protocol):
     def names(self) -> Sequence[str]:
         """The parameters of its buffers, in the order of their uses."""
 
-    def ready(self, changes: dict[str, Any]) -> tuple[Any, ...]:
-        """Check it with these arguments changed, and give what `Stream.launch` takes, the stream first."""
+    def ready(self, changes: dict[str, Any]) -> tuple[Stream, Launch]:
+        """Check it with these arguments changed."""
 
     def accept(self, changes: dict[str, Any]) -> None:
         """The graph has the changes: they are arguments of the next call that is made of this one."""

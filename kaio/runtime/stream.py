@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kaio.runtime.watch import Watch
 
 __all__ = [
-    "USUAL", "Dims", "Loaded", "PreparedLaunch", "RunOptions", "Stream", "Together", "Uses", "library_error",
+    "USUAL", "Dims", "Launch", "Loaded", "PreparedLaunch", "RunOptions", "Stream", "Together", "Uses", "library_error",
     "read_priority", "works_of",
 ]  # fmt: skip
 
@@ -75,6 +75,35 @@ class RunOptions(NamedTuple):
 USUAL = RunOptions()
 
 
+class Launch(NamedTuple):
+    """A launch with all that it takes, checked and packed.
+
+    loaded: the program, on the device of the stream
+    grid, block: in blocks and in threads, x first
+    arguments: as the program takes them
+    uses: the buffers among them, and how the kernel uses each
+    shared_nbytes: of the dynamic shared memory
+    timed: whether the completion knows how long it took
+    together: which blocks run at the same time, where it matters
+    options: how the CPU device runs it
+    """
+
+    loaded: Any
+    grid: Dims
+    block: Dims
+    arguments: bytes
+    uses: Uses
+    shared_nbytes: int = 0
+    timed: bool = False
+    together: Together | None = None
+    options: RunOptions = USUAL
+
+    @property
+    def cluster(self) -> Dims:
+        """The blocks of a cluster, x first."""
+        return (1, 1, 1) if self.together is None else self.together.cluster
+
+
 class PreparedLaunch(Protocol):
     """A launch made ready once, to be repeated."""
 
@@ -102,39 +131,15 @@ class Stream(metaclass=Shown):
 
     # What a device provides.
 
-    def launch(
-        self,
-        loaded: Any,
-        grid: Dims,
-        block: Dims,
-        arguments: bytes,
-        uses: Uses,
-        shared_nbytes: int = 0,
-        timed: bool = False,
-        together: Together | None = None,
-        options: RunOptions = USUAL,
-    ) -> Completion:
-        """Launch after the earlier work on the buffers in `uses`, which live until it is done."""
+    def launch(self, launch: Launch) -> Completion:
+        """Launch after the earlier work on the buffers that it uses, which live until it is done."""
         raise NotImplementedError
 
-    def prepare(
-        self,
-        loaded: Any,
-        grid: Dims,
-        block: Dims,
-        arguments: bytes,
-        uses: Uses,
-        shared_nbytes: int = 0,
-        timed: bool = False,
-        together: Together | None = None,
-        options: RunOptions = USUAL,
-    ) -> PreparedLaunch:
+    def prepare(self, launch: Launch) -> PreparedLaunch:
         """The same launch made ready to be repeated: `.launch()`."""
         raise NotImplementedError
 
-    def learn(
-        self, plan: Any, loaded: Any, grid: Dims, block: Dims, shared_nbytes: int, together: Together | None
-    ) -> None:
+    def learn(self, plan: Any, launch: Launch) -> None:
         """Make ready for `send`, where there is such a way: `plan` stands for all of a launch but its arguments."""
 
     def send(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kaio.runtime.recorded import Recorded
-from kaio.runtime.stream import PreparedLaunch, Stream
+from kaio.runtime.stream import Launch, PreparedLaunch, Stream
 
 if TYPE_CHECKING:
     from kaio.runtime.buffer import GpuBuffer
@@ -40,13 +40,13 @@ def _waited(done: C) -> C:
 class SyncStream(Stream):
     """Comes before the stream of a device among the bases of a class, and waits for all that it starts."""
 
-    def launch(self, *args: Any, **options: Any) -> Completion:
+    def launch(self, launch: Launch) -> Completion:
         """See `Stream.launch`."""
-        return _waited(super().launch(*args, **options))
+        return _waited(super().launch(launch))
 
-    def prepare(self, *args: Any, **options: Any) -> PreparedLaunch:
+    def prepare(self, launch: Launch) -> PreparedLaunch:
         """See `Stream.prepare`."""
-        return _SyncPrepared(super().prepare(*args, **options))
+        return _SyncPrepared(super().prepare(launch))
 
     def copy(self, target: GpuBuffer[Any], source: GpuBuffer[Any]) -> Completion:
         """See `Stream.copy`."""

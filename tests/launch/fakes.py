@@ -11,7 +11,7 @@ from kaio.dsl.types import MISSING, Annotation, Param, ScalarAnnotation, Signatu
 from kaio.launch.arguments import Parameters
 from kaio.program import Build, Program
 from kaio.runtime import Completion, Stream
-from kaio.runtime.stream import USUAL, RunOptions, Together
+from kaio.runtime.stream import USUAL, Launch, RunOptions, Together
 
 
 @dataclass
@@ -76,19 +76,18 @@ class Recorder(Stream):
         self.device, self.priority = device, 0
         self.launched: list[Launched] = []
 
-    def launch(  # type: ignore[no-untyped-def]
-        self, loaded, grid, block, arguments, uses, shared_nbytes=0, timed=False, together=None, options=USUAL
-    ):
+    def launch(self, launch: Launch) -> Completion:
+        loaded, grid, block, arguments, uses, _, timed, together, options = launch
         if 0 not in grid:
             self.launched.append(Launched(loaded, grid, block, bytes(arguments), tuple(uses), timed, together, options))
         return Completion.completed(self)
 
-    def prepare(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+    def prepare(self, launch: Launch) -> Any:
         stream = self
 
         class Prepared:
             def launch(self) -> Completion:
-                return stream.launch(*args, **kwargs)
+                return stream.launch(launch)
 
         return Prepared()
 

@@ -14,6 +14,7 @@ import pytest
 import kaio
 from kaio.errors import KernelFault
 from kaio.program import Argument, CudaProgram
+from kaio.runtime.stream import Launch
 
 # The tests hold one stream while others go on. A GPU has few queues by default, and streams that share one wait for
 # each other; the driver reads this when it starts.
@@ -88,7 +89,7 @@ class IsolatedLatch:
     def hold(self, stream: Any, *uses: Any) -> Any:
         """Put work on the stream that uses these buffers and does not end before `release`."""
         block = _HOLD.block.pack(self._word.pointer)
-        work = stream.launch(self._device.load(_HOLD), (1, 1, 1), (1, 1, 1), block, uses)
+        work = stream.launch(Launch(self._device.load(_HOLD), (1, 1, 1), (1, 1, 1), block, uses))
         work._loaded = None
         return work
 
@@ -166,7 +167,7 @@ def run(cpu: kaio.Device) -> Callable[..., Any]:
 
     def run(function: Callable[..., object], *uses: Any, stream: Any = None, timed: bool = False) -> Any:
         stream = stream or cpu.current_stream()
-        return stream.launch(FakeKernel(lambda *_: function()), (1, 1, 1), (1, 1, 1), b"", uses, timed=timed)
+        return stream.launch(Launch(FakeKernel(lambda *_: function()), (1, 1, 1), (1, 1, 1), b"", uses, timed=timed))
 
     return run
 

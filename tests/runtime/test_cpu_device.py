@@ -26,7 +26,7 @@ from kaio.runtime.cpu_stream import Servers
 from kaio.runtime.limits import DESCRIPTIONS
 from kaio.runtime.memory import Memory
 from kaio.runtime.opening import open_device
-from kaio.runtime.stream import RunOptions
+from kaio.runtime.stream import Launch, RunOptions
 
 Run = Callable[..., Any]
 
@@ -556,7 +556,7 @@ def test_a_prepared_launch_repeats_and_notices_a_closed_buffer(cpu: Any) -> None
                 seen.append((grid, block, arguments, *rest))
 
     given = (Kernel, (2, 1, 1), (32, 1, 1), b"abc", ((x, "InOut"),))
-    prepared = cpu.current_stream().prepare(*given, shared_nbytes=16, options=RunOptions(fuel=7))
+    prepared = cpu.current_stream().prepare(Launch(*given, shared_nbytes=16, options=RunOptions(fuel=7)))
     for _ in range(3):
         prepared.launch()
     cpu.wait()
@@ -567,7 +567,7 @@ def test_a_prepared_launch_repeats_and_notices_a_closed_buffer(cpu: Any) -> None
 
 
 def test_an_empty_grid_launches_nothing(cpu: Any) -> None:
-    assert cpu.current_stream().launch(None, (1, 0, 1), (32, 1, 1), b"", ()).is_done
+    assert cpu.current_stream().launch(Launch(None, (1, 0, 1), (32, 1, 1), b"", ())).is_done
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -22,7 +22,7 @@ import kaio
 from kaio import f32
 from kaio.errors import DeviceNotFoundError, InternalError, KaioError, LaunchError, UnsupportedFeatureError
 from kaio.program import Argument, CudaProgram
-from kaio.runtime.stream import Together
+from kaio.runtime.stream import Launch, Together
 from tests.live import settled
 
 pytestmark = pytest.mark.gpu
@@ -103,7 +103,7 @@ def launch(gpu: Any, x: Any, y: Any, a: float = 2.0, **options: Any) -> Any:
     """Launch saxpy on the current stream."""
     block = _SAXPY.block.pack(x.pointer, x.size, y.pointer, y.size, a)
     uses = ((x, "In"), (y, "InOut"))
-    return gpu.current_stream().launch(gpu.load(_SAXPY), (4, 1, 1), (256, 1, 1), block, uses, **options)
+    return gpu.current_stream().launch(Launch(gpu.load(_SAXPY), (4, 1, 1), (256, 1, 1), block, uses, **options))
 
 
 def test_a_launch_computes(gpu: Any, x: Any, y: Any) -> None:
@@ -113,13 +113,15 @@ def test_a_launch_computes(gpu: Any, x: Any, y: Any) -> None:
 
 
 def test_an_empty_grid_launches_nothing(gpu: Any, x: Any, y: Any) -> None:
-    done = gpu.current_stream().launch(gpu.load(_SAXPY), (0, 1, 1), (256, 1, 1), b"", ((y, "Out"),))
+    done = gpu.current_stream().launch(Launch(gpu.load(_SAXPY), (0, 1, 1), (256, 1, 1), b"", ((y, "Out"),)))
     assert done.is_done
 
 
 def test_a_prepared_launch_repeats(gpu: Any, x: Any, y: Any) -> None:
     block = _SAXPY.block.pack(x.pointer, 1000, y.pointer, 1000, 1.0)
-    prepared = gpu.current_stream().prepare(gpu.load(_SAXPY), (4, 1, 1), (256, 1, 1), block, ((x, "In"), (y, "InOut")))
+    prepared = gpu.current_stream().prepare(
+        Launch(gpu.load(_SAXPY), (4, 1, 1), (256, 1, 1), block, ((x, "In"), (y, "InOut")))
+    )
     for _ in range(100):
         prepared.launch()
     np.testing.assert_array_equal(y.to_host(), 100 * x.to_host())
@@ -148,7 +150,7 @@ def test_a_thread_without_a_context_launches(gpu: Any, x: Any, y: Any) -> None:
     launched: list[Any] = []
     block = _SAXPY.block.pack(x.pointer, 1000, y.pointer, 1000, 1.0)
     loaded = gpu.load(_SAXPY)
-    prepared = gpu.current_stream().prepare(loaded, (4, 1, 1), (256, 1, 1), block, ((x, "In"), (y, "InOut")))
+    prepared = gpu.current_stream().prepare(Launch(loaded, (4, 1, 1), (256, 1, 1), block, ((x, "In"), (y, "InOut"))))
     for work in (prepared.launch, lambda: launch(gpu, x, y), lambda: y.fill(3), lambda: gpu.alloc_zeros(3, f32)):
         thread = threading.Thread(target=lambda work=work: launched.append(work()))  # type: ignore[misc]
         thread.start()
@@ -177,13 +179,15 @@ def device(gpu: Any) -> Any:
 
 def test_what_the_driver_refuses_is_a_launch_error_that_names_the_kernel(gpu: Any, x: Any, y: Any) -> None:
     with pytest.raises(LaunchError, match="the CUDA driver refuses kernel `saxpy`: CUDA_ERROR_INVALID_VALUE"):
-        gpu.current_stream().launch(gpu.load(_SAXPY), (1, 1, 1), (2048, 1, 1), bytes(32), ((y, "Out"),))
+        gpu.current_stream().launch(Launch(gpu.load(_SAXPY), (1, 1, 1), (2048, 1, 1), bytes(32), ((y, "Out"),)))
     launch(gpu, x, y).wait(60)
 
 
 def test_too_much_shared_memory_is_refused(gpu: Any) -> None:
     with pytest.raises(LaunchError, match="the CUDA driver refuses kernel `saxpy`"):
-        gpu.current_stream().launch(gpu.load(_SAXPY), (1, 1, 1), (1, 1, 1), bytes(32), (), shared_nbytes=1 << 30)
+        gpu.current_stream().launch(
+            Launch(gpu.load(_SAXPY), (1, 1, 1), (1, 1, 1), bytes(32), (), shared_nbytes=1 << 30)
+        )
 
 
 def test_a_program_without_its_kernel_is_refused(gpu: Any) -> None:
@@ -280,6 +284,7 @@ def _outcome(body: str, **environment: str) -> str:
     code = f"""
 import asyncio, logging, numpy as np, kaio
 from kaio.program import CudaProgram
+from kaio.runtime.stream import Launch
 logging.basicConfig(level=logging.WARNING, format="%(message)s")
 gpu = kaio.Device(0)
 program = CudaProgram("fault", "sm_80", (), 32, 0, ptx="", cubin={FAULT.encode() + bytes(1)!r})
@@ -287,7 +292,7 @@ y, untouched = gpu.alloc_zeros(4, kaio.f32), gpu.alloc_zeros(4, kaio.f32)
 gpu.wait()
 
 def fault():
-    return gpu.current_stream().launch(gpu.load(program), (1, 1, 1), (1, 1, 1), b"", ((y, "Out"),))
+    return gpu.current_stream().launch(Launch(gpu.load(program), (1, 1, 1), (1, 1, 1), b"", ((y, "Out"),)))
 
 def tell(call):
     try:
@@ -344,7 +349,7 @@ def test_a_fault_that_nobody_saw_is_raised_by_the_next_wait(wait: str) -> None:
 def test_a_fault_names_the_kernels_that_may_have_caused_it() -> None:
     out = _outcome(f"""
         other = CudaProgram("saxpy", "sm_80", (), 32, 0, ptx="", cubin={SAXPY.encode() + bytes(1)!r})
-        gpu.current_stream().launch(gpu.load(other), (1, 1, 1), (1, 1, 1), bytes(32), ())
+        gpu.current_stream().launch(Launch(gpu.load(other), (1, 1, 1), (1, 1, 1), bytes(32), ()))
         tell(fault().wait)
     """)
     assert out == FAILED.replace("kernel `fault` failed", "one of the kernels `saxpy`, `fault` failed")
@@ -359,7 +364,7 @@ def test_a_fault_names_a_kernel_that_was_followed_by_many_launches_of_another() 
         latch.hold(stream)
         fault()
         for _ in range(40):
-            last = stream.launch(gpu.load(other), (1, 1, 1), (1, 1, 1), bytes(32), ())
+            last = stream.launch(Launch(gpu.load(other), (1, 1, 1), (1, 1, 1), bytes(32), ()))
         latch.release()
         try:
             last.wait()
@@ -379,9 +384,9 @@ def test_a_kernel_on_a_stream_that_is_gone_may_have_failed_too() -> None:
         latch = CudaLatch(gpu)
         gone = gpu.stream()
         latch.hold(gone)
-        gone.launch(gpu.load(program), (1, 1, 1), (1, 1, 1), b"", ())
+        gone.launch(Launch(gpu.load(program), (1, 1, 1), (1, 1, 1), b"", ()))
         del gone
-        last = gpu.current_stream().launch(gpu.load(other), (1, 1, 1), (1, 1, 1), bytes(32), ())
+        last = gpu.current_stream().launch(Launch(gpu.load(other), (1, 1, 1), (1, 1, 1), bytes(32), ()))
         latch.release()
         try:
             for _ in range(100_000):
@@ -412,7 +417,7 @@ def test_with_kaio_sync_the_launch_that_faulted_raises_it_and_is_the_only_one_na
     out = _outcome(
         f"""
         other = CudaProgram("saxpy", "sm_80", (), 32, 0, ptx="", cubin={SAXPY.encode() + bytes(1)!r})
-        done = gpu.current_stream().launch(gpu.load(other), (1, 1, 1), (1, 1, 1), bytes(32), ())
+        done = gpu.current_stream().launch(Launch(gpu.load(other), (1, 1, 1), (1, 1, 1), bytes(32), ()))
         gpu.stream().copy(untouched, y)
         tell(fault)
         print(done.is_done)
@@ -425,7 +430,7 @@ def test_with_kaio_sync_the_launch_that_faulted_raises_it_and_is_the_only_one_na
 def test_work_that_is_known_to_be_done_is_not_blamed() -> None:
     out = _outcome(f"""
         other = CudaProgram("saxpy", "sm_80", (), 32, 0, ptx="", cubin={SAXPY.encode() + bytes(1)!r})
-        gpu.current_stream().launch(gpu.load(other), (1, 1, 1), (1, 1, 1), bytes(32), ()).wait()
+        gpu.current_stream().launch(Launch(gpu.load(other), (1, 1, 1), (1, 1, 1), bytes(32), ())).wait()
         tell(fault().wait)
     """)
     assert out == FAILED
@@ -556,8 +561,8 @@ def test_blocks_that_run_together_are_launched_so(gpu: Any, x: Any, y: Any, call
     arguments = (gpu.load(_SAXPY), (4, 1, 1), (256, 1, 1), block, ((x, "In"), (y, "InOut")), 0, False)
     both = Together(cooperative=True, cluster=(2, 1, 1))
     stream = gpu.current_stream()
-    assert calls.of(lambda: stream.launch(*arguments, both)) == ["cooperative:1", "cluster:2,1,1", "launch"]
-    prepared = stream.prepare(*arguments, Together(cooperative=True, cluster=(1, 1, 1)))
+    assert calls.of(lambda: stream.launch(Launch(*arguments, both))) == ["cooperative:1", "cluster:2,1,1", "launch"]
+    prepared = stream.prepare(Launch(*arguments, Together(cooperative=True, cluster=(1, 1, 1))))
     assert calls.of(prepared.launch) == calls.of(prepared.launch) == ["cooperative:1", "launch"]
 
 

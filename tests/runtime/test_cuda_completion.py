@@ -135,6 +135,7 @@ def test_a_launch_of_a_sync_stream_is_done_when_it_returns(device: Any) -> None:
 _FAULTS = f"""
 import asyncio, ctypes, threading, sys, trio, kaio
 from kaio.program import CudaProgram
+from kaio.runtime.stream import Launch
 from kaio.runtime.cuda.driver import done as answered, driver
 strategy = sys.argv[1]
 gpu = kaio.Device(0, completion=strategy)
@@ -146,7 +147,7 @@ word.value = strategy == "sync"  # where a launch waits, nothing can be pending 
 stream = gpu.current_stream()
 with gpu._lock:
     stream.submit(driver.cuStreamWaitValue32, (stream.raw, address, driver.cuuint32_t(1), 0), ())
-done = stream.launch(loaded, (1, 1, 1), (1, 1, 1), b"", ())
+done = stream.launch(Launch(loaded, (1, 1, 1), (1, 1, 1), b"", ()))
 
 async def awaited(of):
     await of

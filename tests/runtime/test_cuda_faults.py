@@ -17,6 +17,7 @@ import pytest
 import kaio
 from kaio import InOut, KernelFault, i32
 from kaio.program import Build
+from kaio.runtime.stream import Launch
 from tests.runtime.conftest import CudaLatch
 
 pytestmark = pytest.mark.gpu
@@ -205,7 +206,7 @@ def test_a_launch_that_the_driver_refuses_keeps_no_record(gpu: Any, x: Any) -> N
     loaded = gpu.load(checked.variants.build(gpu.target, Build(), {}, {}, 32).compiled.program)
     block = loaded.program.block.pack(x.pointer, x.size, 300)
     with pytest.raises(kaio.LaunchError):
-        gpu.current_stream().launch(loaded, (1, 1, 1), (2048, 1, 1), block, ((x, "InOut"),))
+        gpu.current_stream().launch(Launch(loaded, (1, 1, 1), (2048, 1, 1), block, ((x, "InOut"),)))
     assert len(gpu.records.free) == before
 
 

@@ -175,6 +175,7 @@ def _outcome(body: str) -> str:
     code = f"""
 import kaio
 from kaio.program import CudaProgram
+from kaio.runtime.stream import Launch
 from tests.runtime.test_cuda import FAULT, SAXPY, program
 gpu = kaio.Device(0)
 fault, saxpy = program("fault", FAULT), program("saxpy", SAXPY)
@@ -182,7 +183,7 @@ y = gpu.alloc_zeros(4, kaio.f32)
 gpu.wait()
 
 def launch(program, arguments=b""):
-    return gpu.current_stream().launch(gpu.load(program), (1, 1, 1), (1, 1, 1), arguments, ((y, "Out"),))
+    return gpu.current_stream().launch(Launch(gpu.load(program), (1, 1, 1), (1, 1, 1), arguments, ((y, "Out"),)))
 
 def tell(call):
     try:

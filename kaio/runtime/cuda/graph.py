@@ -22,6 +22,7 @@ from kaio.runtime.stream import Stream
 
 if TYPE_CHECKING:
     from kaio.runtime.cuda.device import CudaDevice
+    from kaio.runtime.stream import Launch
 
 __all__ = ["CudaGraph"]
 
@@ -179,8 +180,8 @@ class CudaGraph(Graph):
             answer = driver.cuGraphExecKernelNodeSetParams(self._handles.executable, node.last, kernel.parameters)
             self.device.ask(answer, f"kernel `{kernel.loaded.name}`")
 
-    def _change(self, work: Recorded, ready: tuple[Any, ...], missing: Sequence[tuple[int, int]]) -> None:
-        _, loaded, grid, block, arguments, _, shared_nbytes, *_ = ready
+    def _change(self, work: Recorded, launch: Launch, missing: Sequence[tuple[int, int]]) -> None:
+        loaded, grid, block, arguments, _, shared_nbytes, *_ = launch
         device, node = self.device, self._nodes[work.number]
         if shared_nbytes > loaded.dynamic_nbytes:
             device.allow_shared(loaded, shared_nbytes)

@@ -14,7 +14,7 @@ from kaio.runtime.cuda.driver import driver
 from kaio.runtime.cuda.launch import ArgumentBlock, CudaLoaded, launch_kernel, launch_together, with_room
 from kaio.runtime.cuda.stream import CudaStream
 from kaio.runtime.recorded import Recorded
-from kaio.runtime.stream import USUAL, Dims, RunOptions, Stream, Together, Uses, library_error
+from kaio.runtime.stream import Dims, Launch, Stream, Uses, library_error
 
 if TYPE_CHECKING:
     from kaio.runtime.cuda.device import CudaDevice
@@ -104,19 +104,9 @@ class CudaLane(CudaStream):
         """See `Stream.wait_for`."""
         self._graph.wait_for(self._of, earlier)
 
-    def launch(
-        self,
-        loaded: Any,
-        grid: Dims,
-        block: Dims,
-        arguments: bytes,
-        uses: Uses,
-        shared_nbytes: int = 0,
-        timed: bool = False,
-        together: Together | None = None,
-        options: RunOptions = USUAL,
-    ) -> Completion:
+    def launch(self, launch: Launch) -> Completion:
         """Record a launch; see `Stream.launch`."""
+        loaded, grid, block, arguments, uses, shared_nbytes, timed, together, _ = launch
         if 0 in grid:
             return Completion.completed(self._of)
         if shared_nbytes > loaded.dynamic_nbytes:

@@ -14,6 +14,7 @@ from kaio.runtime.cuda.driver import done, driver
 if TYPE_CHECKING:
     from kaio.runtime.cuda.stream import CudaStream
     from kaio.runtime.cuda.thunk import Call
+    from kaio.runtime.stream import Launch
 
 __all__ = [
     "ArgumentBlock", "CudaLoaded", "CudaPrepared", "PlainPrepared", "launch_kernel", "launch_together", "with_room",
@@ -109,14 +110,14 @@ class PlainPrepared:
 
     __slots__ = ("_launch", "_stream")
 
-    def __init__(self, stream: CudaStream, *launch: Any) -> None:
+    def __init__(self, stream: CudaStream, launch: Launch) -> None:
         self._stream, self._launch = stream, launch
 
     def launch(self) -> Completion:
         """Launch it once more."""
-        for buffer, _ in self._launch[4]:
+        for buffer, _ in self._launch.uses:
             buffer.check_usable()
-        return self._stream.launch(*self._launch)
+        return self._stream.launch(self._launch)
 
 
 class CudaPrepared(PlainPrepared):
@@ -124,9 +125,9 @@ class CudaPrepared(PlainPrepared):
 
     __slots__ = ("_acquire", "_arguments", "_call", "_device", "_loaded", "_lock", "_release", "_turn", "_uses")
 
-    def __init__(self, call: Call, stream: CudaStream, *launch: Any) -> None:
-        super().__init__(stream, *launch)
-        self._loaded, _, _, self._arguments, self._uses = launch[:5]
+    def __init__(self, call: Call, stream: CudaStream, launch: Launch) -> None:
+        super().__init__(stream, launch)
+        self._loaded, self._arguments, self._uses = launch.loaded, launch.arguments, launch.uses
         self._call, self._device, self._lock, self._turn = call, stream.device, stream.device._lock, object()
         self._acquire, self._release = self._lock.acquire, self._lock.release
 

@@ -28,7 +28,7 @@ from kaio.runtime.cuda.launch import (
 from kaio.runtime.cuda.thunk import launch_call
 from kaio.runtime.foreign import handle_of
 from kaio.runtime.policy import Policy
-from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses, works_of
+from kaio.runtime.stream import Dims, Launch, PreparedLaunch, Stream, Uses, works_of
 from kaio.runtime.sync_stream import SyncStream, is_sync
 
 if TYPE_CHECKING:
@@ -111,28 +111,18 @@ class CudaStream(Stream):
 
     # Launching.
 
-    def launch(
-        self,
-        loaded: Any,
-        grid: Dims,
-        block: Dims,
-        arguments: bytes,
-        uses: Uses,
-        shared_nbytes: int = 0,
-        timed: bool = False,
-        together: Together | None = None,
-        options: RunOptions = USUAL,
-    ) -> Completion:
+    def launch(self, launch: Launch) -> Completion:
         """Launch a loaded CUDA program; see `Stream.launch`."""
         if self.device.recordings and (lane := self._lane()) is not None:
-            return lane.launch(loaded, grid, block, arguments, uses, shared_nbytes, timed, together, options)  # type: ignore[no-any-return]
+            return lane.launch(launch)  # type: ignore[no-any-return]
+        loaded, grid, block, arguments, uses, shared_nbytes, timed, together, _ = launch
         if 0 in grid:
             return Completion.completed(self)
         device = self.device
         if shared_nbytes > loaded.dynamic_nbytes:
             device.allow_shared(loaded, shared_nbytes)
         if loaded.state_at is not None:
-            return self._launch_checked(loaded, grid, block, arguments, uses, shared_nbytes, timed, together)
+            return self._launch_checked(launch)
         with device._lock:
             extra = device.scratch.put(arguments)
             if together is not None:
@@ -142,17 +132,8 @@ class CudaStream(Stream):
                 launch_kernel, (loaded.function, *grid, *block, shared_nbytes, self.raw, 0, extra), uses, loaded, timed
             )
 
-    def _launch_checked(
-        self,
-        loaded: CudaLoaded,
-        grid: Dims,
-        block: Dims,
-        arguments: bytes,
-        uses: Uses,
-        shared_nbytes: int,
-        timed: bool,
-        together: Together | None,
-    ) -> Completion:
+    def _launch_checked(self, launch: Launch) -> Completion:
+        loaded, grid, block, arguments, uses, shared_nbytes, timed, together, _ = launch
         device = self.device
         device.make_room()
         with device._lock:
@@ -177,46 +158,32 @@ class CudaStream(Stream):
         work.lend((record, call[3], dims))
         return work
 
-    def prepare(
-        self,
-        loaded: Any,
-        grid: Dims,
-        block: Dims,
-        arguments: bytes,
-        uses: Uses,
-        shared_nbytes: int = 0,
-        timed: bool = False,
-        together: Together | None = None,
-        options: RunOptions = USUAL,
-    ) -> PreparedLaunch:
+    def prepare(self, launch: Launch) -> PreparedLaunch:
         """Make a launch ready; see `Stream.prepare`."""
-        if shared_nbytes > loaded.dynamic_nbytes:
-            self.device.allow_shared(loaded, shared_nbytes)
-        launch = loaded, grid, block, arguments, tuple(uses), shared_nbytes, timed, together
-        call = None if timed else self._quick_call(loaded, grid, block, shared_nbytes, together)
-        return PlainPrepared(self, *launch) if call is None else CudaPrepared(call, self, *launch)
+        launch = launch._replace(uses=tuple(launch.uses))
+        if launch.shared_nbytes > launch.loaded.dynamic_nbytes:
+            self.device.allow_shared(launch.loaded, launch.shared_nbytes)
+        call = None if launch.timed else self._quick_call(launch)
+        return PlainPrepared(self, launch) if call is None else CudaPrepared(call, self, launch)
 
     # The quick ways of launching: what they cannot do is left to `launch`.
 
-    def _quick_call(
-        self, loaded: CudaLoaded, grid: Dims, block: Dims, shared_nbytes: int, together: Together | None
-    ) -> NativeCall | None:
+    def _quick_call(self, launch: Launch) -> NativeCall | None:
         """A native launch, where one on this stream needs nothing that `submit` or `launch` have besides."""
         if type(self) is not CudaStream:
             return None
+        loaded, grid, block, _, _, shared_nbytes, _, together, _ = launch
         if loaded.state_at is not None or 0 in grid:
             return None
         return launch_call(loaded.function, grid, block, shared_nbytes, self.raw, together)
 
-    def learn(
-        self, plan: Any, loaded: Any, grid: Dims, block: Dims, shared_nbytes: int, together: Together | None
-    ) -> None:
+    def learn(self, plan: Any, launch: Launch) -> None:
         """Make `send` ready for a plan; see `Stream.learn`."""
         if plan not in self.calls:
             if len(self.calls) >= _MOST_PLANS:
                 self.calls.clear()
-            call = self._quick_call(loaded, grid, block, shared_nbytes, together)
-            self.calls[plan] = None if call is None else (call, loaded)
+            call = self._quick_call(launch)
+            self.calls[plan] = None if call is None else (call, launch.loaded)
 
     def send(
         self, plan: Any, arguments: bytes, read: tuple[Memory, ...], written: tuple[Memory, ...]

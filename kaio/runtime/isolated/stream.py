@@ -28,7 +28,7 @@ from kaio.runtime.isolated.protocol import (
 from kaio.runtime.isolated.timeouts import Limit
 from kaio.runtime.layout import rectangles
 from kaio.runtime.policy import Policy
-from kaio.runtime.stream import USUAL, Dims, PreparedLaunch, RunOptions, Stream, Together, Uses, works_of
+from kaio.runtime.stream import USUAL, Dims, Launch, PreparedLaunch, RunOptions, Stream, Together, Uses, works_of
 from kaio.runtime.watching import pause_after
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["IsolatedStream"]
 
 _new = object.__new__
-_ONE_BY_ONE = (1, 1, 1)
 
 
 class IsolatedStream(Stream):
@@ -85,50 +84,28 @@ class IsolatedStream(Stream):
 
     # Launching.
 
-    def launch(
-        self,
-        loaded: IsolatedLoaded,
-        grid: Dims,
-        block: Dims,
-        arguments: bytes,
-        uses: Uses,
-        shared_nbytes: int = 0,
-        timed: bool = False,
-        together: Together | None = None,
-        options: RunOptions = USUAL,
-    ) -> Completion:
+    def launch(self, launch: Launch) -> Completion:
         """Launch a loaded CUDA program; see `Stream.launch`."""
+        loaded, grid, block, arguments, uses, shared_nbytes, timed, together, options = launch
         if 0 in grid:
             return Completion.completed(self)
         if self._is_followed():
-            given = grid, block, arguments, uses, shared_nbytes, timed, together, options
-            return self.device.current_default.launch(loaded, *given)
+            return self.device.current_default.launch(launch)
         self.make_ready(loaded, shared_nbytes, uses)
         flags = _flags(loaded, timed, together)
         record = self.take_record(loaded)
-        rest = (*grid, *block, shared_nbytes, *_cluster(together), record)
+        rest = (*grid, *block, shared_nbytes, *launch.cluster, record)
         work = self.put(LAUNCH, Op.LAUNCH, flags, loaded.number, rest, arguments, uses, loaded, (grid, block), options)
         return self.started(work, uses)
 
-    def prepare(
-        self,
-        loaded: IsolatedLoaded,
-        grid: Dims,
-        block: Dims,
-        arguments: bytes,
-        uses: Uses,
-        shared_nbytes: int = 0,
-        timed: bool = False,
-        together: Together | None = None,
-        options: RunOptions = USUAL,
-    ) -> PreparedLaunch:
+    def prepare(self, launch: Launch) -> PreparedLaunch:
         """Make a launch ready; see `Stream.prepare`."""
         if self._is_followed():
-            given = grid, block, arguments, uses, shared_nbytes, timed, together, options
-            return self.device.current_default.prepare(loaded, *given)
+            return self.device.current_default.prepare(launch)
+        loaded, grid, block, arguments, uses, shared_nbytes, timed, together, options = launch
         self.make_ready(loaded, shared_nbytes, ())
         flags = _flags(loaded, timed, together)
-        rest = (*grid, *block, shared_nbytes, *_cluster(together), NO_RECORD)
+        rest = (*grid, *block, shared_nbytes, *launch.cluster, NO_RECORD)
         packet = LAUNCH.pack(Op.LAUNCH, flags, self.slot, loaded.number, 0, *rest) + arguments
         return _Prepared(self, loaded, packet, flags, tuple(uses), (grid, block), options)
 
@@ -377,7 +354,3 @@ def _rows(target: GpuBuffer[Any], source: GpuBuffer[Any]) -> bytes:
 def _flags(loaded: IsolatedLoaded, timed: bool, together: Together | None) -> int:
     is_together = together is not None and together.cooperative
     return TIMED * timed | TOGETHER * is_together | CHECKED * (loaded.state_at is not None)
-
-
-def _cluster(together: Together | None) -> Dims:
-    return _ONE_BY_ONE if together is None else together.cluster

@@ -13,7 +13,7 @@ import pytest
 import kaio
 from kaio import f32, i32
 from kaio.program import Argument, CudaProgram
-from kaio.runtime.stream import RunOptions
+from kaio.runtime.stream import Launch, RunOptions
 from tests.runtime.test_cuda import FAULT, SAXPY
 
 HEAD = ".version 7.0\n.target sm_80\n.address_size 64\n"
@@ -86,9 +86,9 @@ class Lab:
         x = self.x if x is None else x
         block = PROGRAMS["saxpy"].block.pack(x.pointer, x.size, y.pointer, y.size, a)
         stream = stream or self.gpu.current_stream()
-        return stream.launch(
+        return stream.launch(Launch(
             self.gpu.load(PROGRAMS["saxpy"]), (4, 1, 1), (256, 1, 1), block, ((x, "In"), (y, "InOut"))
-        )  # fmt: skip
+        ))  # fmt: skip
 
     def launch(self, name: str, *uses: Any, stream: Any = None, timeout_s: float | None = None) -> Any:
         """Launch what ends badly; one that takes a buffer is given `word`."""
@@ -96,9 +96,9 @@ class Lab:
         block = found.block.pack(*[self.word.pointer] * len(found.arguments))
         stream = stream or self.gpu.current_stream()
         uses = (*uses, (self.word, "InOut")) if found.arguments else uses
-        return stream.launch(
+        return stream.launch(Launch(
             self.gpu.load(found), ONE, ONE, block, uses, options=RunOptions(timeout_s=timeout_s)
-        )  # fmt: skip
+        ))  # fmt: skip
 
     def check_data(self) -> None:
         """The data is as it was, and a kernel runs on it."""

@@ -17,6 +17,7 @@ import pytest
 import kaio
 from kaio import f32
 from kaio.errors import CompletionTimeout, KernelFault, OutOfMemoryError, StaleBufferError
+from kaio.runtime.stream import Launch
 from tests.runtime.isolated.conftest import ONE, PROGRAMS, Lab, until
 
 pytestmark = pytest.mark.gpu
@@ -86,7 +87,7 @@ def test_a_kernel_that_is_done_in_time_is_not_stopped(lab: Lab) -> None:
     options = kaio.runtime.stream.RunOptions(timeout_s=30.0)
     for _ in range(50):
         lab.gpu.current_stream().launch(
-            loaded, (4, 1, 1), (256, 1, 1), block, ((lab.x, "In"), (y, "InOut")), options=options
+            Launch(loaded, (4, 1, 1), (256, 1, 1), block, ((lab.x, "In"), (y, "InOut")), options=options)
         )
     assert (y.to_host() == 50 * lab.x.to_host()).all()
     assert lab.gpu.generation == before
@@ -108,7 +109,7 @@ def test_a_kernel_without_memory_for_its_threads_is_told_and_the_worker_stays(la
 
 
 def test_a_refused_launch_that_nobody_waits_for_is_raised_by_the_next_wait(lab: Lab) -> None:
-    lab.gpu.current_stream().launch(lab.gpu.load(PROGRAMS["trap"]), ONE, (2048, 1, 1), b"", ())
+    lab.gpu.current_stream().launch(Launch(lab.gpu.load(PROGRAMS["trap"]), ONE, (2048, 1, 1), b"", ()))
     with pytest.raises(kaio.LaunchError, match="the CUDA driver refuses kernel `trap`: CUDA_ERROR_INVALID_VALUE") as it:
         lab.gpu.wait(60)
     assert it.value.__notes__ == ["This is from kernel `trap`, started earlier, which nobody had waited for."]
@@ -212,8 +213,8 @@ def test_what_lived_in_the_worker_is_stale_and_the_default_stream_is_not(lab: La
     gpu, y = lab.gpu, lab.gpu.alloc_zeros(1000, f32)
     before, default, stream = gpu.generation, gpu.current_stream(), gpu.stream()
     block = PROGRAMS["saxpy"].block.pack(lab.x.pointer, 1000, y.pointer, 1000, 1.0)
-    arguments = gpu.load(PROGRAMS["saxpy"]), (4, 1, 1), (256, 1, 1), block, ((lab.x, "In"), (y, "InOut"))
-    bound = default.prepare(*arguments)
+    launch = Launch(gpu.load(PROGRAMS["saxpy"]), (4, 1, 1), (256, 1, 1), block, ((lab.x, "In"), (y, "InOut")))
+    bound = default.prepare(launch)
     bound.launch().wait(60)
     with pytest.raises(KernelFault):
         lab.launch("fault").wait(60)
@@ -229,8 +230,8 @@ def test_what_lived_in_the_worker_is_stale_and_the_default_stream_is_not(lab: La
             use()
         facts = caught.value.facts
         assert (facts["generation"], facts["device_generation"]) == (before, before + 1)
-    default.launch(*arguments).wait(60)
-    default.prepare(*arguments).launch().wait(60)
+    default.launch(launch).wait(60)
+    default.prepare(launch).launch().wait(60)
     assert (y.to_host() == 3 * lab.x.to_host()).all()
     stream.wait(60)
 
