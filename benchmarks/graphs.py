@@ -8,18 +8,15 @@ Needs an NVIDIA GPU, and gcc for the floor.
 from __future__ import annotations
 
 import ctypes
-import subprocess
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
+from c_saxpy import BLOCK, CSaxpy, N, check
 from harness import Report, compare, ratio, timed
-from launch import BLOCK, CUDA_C, N, check
+from launch import CUDA_C
 
 import kaio
 from examples.saxpy import saxpy
-from kaio.program import CudaProgram
 
 KERNELS, ROW = 100, 10
 
@@ -87,54 +84,24 @@ def kaio_cases(device: kaio.Device) -> dict[str, Case]:
 
 def c_floor(device: kaio.Device) -> dict[str, Case]:
     """cuGraphLaunch in a loop in C, of a graph captured from the same cubin."""
-    program = saxpy.compile(device.target)
-    assert isinstance(program, CudaProgram)
-    with tempfile.TemporaryDirectory() as directory:
-        source, library = Path(directory, "loop.c"), Path(directory, "loop.so")
-        source.write_text(C_LOOP)
-        subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
-        loop = ctypes.CDLL(str(library)).loop
-    driver = ctypes.CDLL("libcuda.so.1")
-    context, module, function, stream, graph, executable = (ctypes.c_void_p() for _ in range(6))
-    check(driver.cuInit(0))
-    check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
-    check(driver.cuCtxSetCurrent(context))
-    image = ctypes.create_string_buffer(program.cubin, len(program.cubin))
-    check(driver.cuModuleLoadData(ctypes.byref(module), image))
-    check(driver.cuModuleGetFunction(ctypes.byref(function), module, program.name.encode()))
-    check(driver.cuStreamCreate(ctypes.byref(stream), 1))
-
-    x, y = device.alloc_from(np.ones(N, np.float32)), device.alloc_zeros(N, kaio.f32)
-    device.wait()
-    values = [
-        ctypes.c_uint64(x.pointer),
-        ctypes.c_int32(N),
-        ctypes.c_uint64(y.pointer),
-        ctypes.c_int32(N),
-        ctypes.c_float(2),
-    ]
-    arguments = (ctypes.c_void_p * 5)(*[ctypes.addressof(value) for value in values])
-    check(driver.cuStreamBeginCapture_v2(stream, 0))
+    c = CSaxpy(device, C_LOOP)
+    driver, graph, executable = c.driver, ctypes.c_void_p(), ctypes.c_void_p()
+    check(driver.cuStreamBeginCapture_v2(c.stream, 0))
     for _ in range(KERNELS):
-        check(driver.cuLaunchKernel(function, N // BLOCK, 1, 1, BLOCK, 1, 1, 0, stream, arguments, None))
-    check(driver.cuStreamEndCapture(stream, ctypes.byref(graph)))
+        check(driver.cuLaunchKernel(c.function, N // BLOCK, 1, 1, BLOCK, 1, 1, 0, c.stream, c.arguments, None))
+    check(driver.cuStreamEndCapture(c.stream, ctypes.byref(graph)))
     check(driver.cuGraphInstantiateWithFlags(ctypes.byref(executable), graph, ctypes.c_ulonglong(0)))
     launch = ctypes.cast(driver.cuGraphLaunch, ctypes.c_void_p)
-    alive = (x, y, values, image, module)
 
     def row() -> None:
-        assert alive
-        check(loop(launch, executable, stream, ROW))
-
-    def wait() -> None:
-        check(driver.cuStreamSynchronize(stream))
+        check(c.loop(launch, executable, c.stream, ROW))
 
     def end_to_end() -> None:
         row()
-        wait()
+        c.wait()
 
     return {
-        "C graph, host": lambda: timed(row, unit="us", after=wait) / ROW,
+        "C graph, host": lambda: timed(row, unit="us", after=c.wait) / ROW,
         "C graph, each kernel": lambda: timed(end_to_end, unit="us") / (ROW * KERNELS),
     }
 

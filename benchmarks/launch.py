@@ -13,7 +13,6 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -21,13 +20,12 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from c_saxpy import BLOCK, CSaxpy, N, check
 from harness import Report, Samples, compare, ratio, timed
 
 import kaio
 from examples.saxpy import saxpy
-from kaio.program import CudaProgram
 
-N, BLOCK = 1024, 256
 COUNTS = (1, 2, 8, 32)
 LAUNCHES = 200
 
@@ -188,50 +186,13 @@ def _kept(x: object, y: object) -> None:
 
 def c_floor(device: kaio.Device) -> dict[str, Case]:
     """cuLaunchKernel in a loop in C, of the same cubin, on a stream of its own."""
-    program = saxpy.compile(device.target)
-    assert isinstance(program, CudaProgram)
-    with tempfile.TemporaryDirectory() as directory:
-        source, library = Path(directory, "loop.c"), Path(directory, "loop.so")
-        source.write_text(C_LOOP)
-        subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
-        loop = ctypes.CDLL(str(library)).loop
-    driver = ctypes.CDLL("libcuda.so.1")
-    context, module, function, stream = (ctypes.c_void_p() for _ in range(4))
-    check(driver.cuInit(0))
-    check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
-    check(driver.cuCtxSetCurrent(context))
-    image = ctypes.create_string_buffer(program.cubin, len(program.cubin))
-    check(driver.cuModuleLoadData(ctypes.byref(module), image))
-    check(driver.cuModuleGetFunction(ctypes.byref(function), module, program.name.encode()))
-    check(driver.cuStreamCreate(ctypes.byref(stream), 1))
+    c = CSaxpy(device, C_LOOP)
+    launch = ctypes.cast(c.driver.cuLaunchKernel, ctypes.c_void_p)
 
-    x, y = device.alloc_from(np.ones(N, np.float32)), device.alloc_zeros(N, kaio.f32)
-    device.wait()
-    values = [
-        ctypes.c_uint64(x.pointer),
-        ctypes.c_int32(N),
-        ctypes.c_uint64(y.pointer),
-        ctypes.c_int32(N),
-        ctypes.c_float(2),
-    ]
-    arguments = (ctypes.c_void_p * 5)(*[ctypes.addressof(value) for value in values])
-    launch = ctypes.cast(driver.cuLaunchKernel, ctypes.c_void_p)
-    alive = (x, y, values, image, module)
+    def row() -> None:
+        check(c.loop(launch, c.function, c.stream, c.arguments, N // BLOCK, BLOCK, LAUNCHES))
 
-    def one() -> float:
-        assert alive
-        elapsed = timed(
-            lambda: check(loop(launch, function, stream, arguments, N // BLOCK, BLOCK, LAUNCHES)), unit="us"
-        )
-        check(driver.cuStreamSynchronize(stream))
-        return elapsed / LAUNCHES
-
-    return {"C loop over cuLaunchKernel": one}
-
-
-def check(code: int) -> None:
-    if code:
-        raise RuntimeError(f"the driver answered {code}")
+    return {"C loop over cuLaunchKernel": lambda: timed(row, unit="us", after=c.wait) / LAUNCHES}
 
 
 def numba_cuda(_: kaio.Device) -> dict[str, Case]:
