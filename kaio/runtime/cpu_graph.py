@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kaio.errors import LaunchError
 from kaio.runtime.completion import Completion
 from kaio.runtime.cpu_stream import CpuCompletion, CpuStream, Enqueued, wait_at_prompt
 from kaio.runtime.graph import Graph
+from kaio.runtime.graph_lane import GraphLane
 from kaio.runtime.launch_order import LaunchOrder, Moment
 from kaio.runtime.recorded import Recorded
 from kaio.runtime.stream import Launch, Stream, Uses
@@ -171,26 +171,8 @@ def _accesses(work: Recorded) -> Any:
     return zip(work.memories, work.uses, strict=True)
 
 
-class CpuLane(CpuStream):
+class CpuLane(GraphLane, CpuStream):
     """What stands for a stream while a graph is recorded: what is put on it goes into the graph."""
-
-    _graph: CpuGraph
-    _of: CpuStream
-
-    @classmethod
-    def make_for(cls, graph: CpuGraph, stream: CpuStream) -> CpuLane:
-        """One for a stream."""
-        self = cls.make(graph.device, stream.priority, stream.policy._replace(completion="adaptive"))
-        assert isinstance(self, CpuLane)
-        self._graph, self._of = graph, stream
-        return self
-
-    def _lane(self) -> None:
-        return None
-
-    def wait_recorded(self, earlier: Completion | Stream) -> None:
-        """See `Stream.wait_for`."""
-        self._graph.wait_for(self._of, earlier)
 
     def launch(self, launch: Launch) -> Completion:
         """Record a launch; see `Stream.launch`."""
@@ -217,12 +199,7 @@ class CpuLane(CpuStream):
         place: Callable[[LaunchOrder], Moment] | None = None,
     ) -> Any:
         """Record a call."""
-        work = Recorded(self._of, what, loaded, uses)
-        if timed:
-            raise LaunchError(
-                f"{work._spelled()} is launched with `timed=True` while a graph is recorded",
-                help="time the graph: `graph.launch(timed=True)`",
-            )
+        work = self._recorded(what, loaded, uses, timed)
         with self.device._lock:
             self._graph.record(work, call)
         return work

@@ -6,19 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kaio.errors import LaunchError
 from kaio.runtime.completion import Completion
 from kaio.runtime.cuda.calls import call_together
 from kaio.runtime.cuda.completion import CudaCompletion
 from kaio.runtime.cuda.driver import driver
 from kaio.runtime.cuda.launch import ArgumentBlock, CudaLoaded, launch_kernel, launch_together, with_room
 from kaio.runtime.cuda.stream import CudaStream
+from kaio.runtime.graph_lane import GraphLane
 from kaio.runtime.recorded import Recorded
 from kaio.runtime.stream import Dims, Launch, Stream, Uses, library_error
 
 if TYPE_CHECKING:
     from kaio.runtime.cuda.device import CudaDevice
-    from kaio.runtime.cuda.graph import CudaGraph
 
 __all__ = ["CudaLane", "Handles", "Kernel", "Node"]
 
@@ -83,26 +82,8 @@ class Node:
     checked: Kernel | None = None
 
 
-class CudaLane(CudaStream):
+class CudaLane(GraphLane, CudaStream):
     """What stands for a stream while a graph is recorded: what is put on it goes into the graph."""
-
-    _graph: CudaGraph
-    _of: CudaStream
-
-    @classmethod
-    def make_for(cls, graph: CudaGraph, stream: CudaStream) -> CudaLane:
-        """One for a stream; the kernels keep its priority."""
-        self = cls.make(graph.device, stream.priority, stream.policy._replace(completion="adaptive"))
-        assert isinstance(self, CudaLane)
-        self._graph, self._of = graph, stream
-        return self
-
-    def _lane(self) -> None:
-        return None
-
-    def wait_recorded(self, earlier: Completion | Stream) -> None:
-        """See `Stream.wait_for`."""
-        self._graph.wait_for(self._of, earlier)
 
     def launch(self, launch: Launch) -> Completion:
         """Record a launch; see `Stream.launch`."""
@@ -153,12 +134,7 @@ class CudaLane(CudaStream):
         kind: type[CudaCompletion] = CudaCompletion,
     ) -> Any:
         """Record a call of the driver. The lock of the device is held."""
-        work = Recorded(self._of, "work", loaded, uses)
-        if timed:
-            raise LaunchError(
-                f"{work._spelled()} is launched with `timed=True` while a graph is recorded",
-                help="time the graph: `graph.launch(timed=True)`",
-            )
+        work = self._recorded("work", loaded, uses, timed)
         what = "work" if loaded is None else f"kernel `{loaded.name}`"
         self._graph.record(self, work, lambda: self.device.ask(function(*arguments), what))
         return work
